@@ -1,0 +1,106 @@
+"""Checks of what users hand in, made once at the public edges. Errors say what came, what is expected, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """Take a tensor, a NumPy array or nested lists."""
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} must be a tensor, an array or nested lists of equal length, got {type(value).__name__}: {error}. "
+            f"Pad sequences of different length and pass their lengths."
+        ) from error
+
+
+def check_lengths(lengths: Tensor | None, batch: int, time: int) -> Tensor | None:
+    """Return lengths as int64 after checking that each is in 1 … time."""
+    if lengths is None:
+        return None
+    if lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths must be whole numbers, got {lengths.dtype}")
+    if tuple(lengths.shape) != (batch,):
+        raise ValueError(f"lengths must have shape ({batch},), one number a sequence, got {tuple(lengths.shape)}")
+    lengths = lengths.to(torch.int64)
+    low, high = int(lengths.min()), int(lengths.max())
+    if low < 1:
+        where = int(lengths.argmin())
+        raise ValueError(f"lengths must be at least 1, but sequence {where} has length {low}; leave it out")
+    if high > time:
+        where = int(lengths.argmax())
+        raise ValueError(f"lengths must not exceed the {time} steps given, but sequence {where} has length {high}")
+    return lengths
+
+
+def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None, tokens: int | None) -> Tensor | None:
+    """Check a batch for a model and return its lengths.
+
+    Args:
+        inputs: (batch, time, features), or (batch, time) token ids where the model has an embedding.
+        lengths: (batch,) or None.
+        features: features a step that the model expects, None for token ids.
+        tokens: size of the vocabulary, None for features.
+    """
+    want = "(batch, time) token ids" if tokens is not None else f"(batch, time, {features}) features"
+    if inputs.dim() != (2 if tokens is not None else 3):
+        raise ValueError(f"inputs must be {want}, got shape {tuple(inputs.shape)}")
+    batch, time = inputs.shape[:2]
+    if batch == 0 or time == 0:
+        raise ValueError(f"inputs are empty: {batch} sequences of {time} steps; expected at least one of each")
+    lengths = check_lengths(lengths, batch, time)
+    if tokens is not None and (inputs.is_floating_point() or inputs.dtype == torch.bool):
+        raise TypeError(f"inputs must be {want} of an integer type, got {inputs.dtype}")
+    if tokens is None and not inputs.is_floating_point():
+        raise TypeError(f"inputs must be {want} of a floating type, got {inputs.dtype}; call .float()")
+    if tokens is None and inputs.shape[2] != features:
+        raise ValueError(f"inputs have {inputs.shape[2]} features a step, but the model expects {features}")
+
+    bad = ~inputs.isfinite().all(-1) if tokens is None else (inputs < 0) | (inputs >= tokens)
+    if lengths is not None:  # what stands in the padding does not matter
+        bad = bad & (torch.arange(time, device=inputs.device) < lengths.to(inputs.device)[:, None])
+    if bool(bad.any()):
+        row, step = (int(i) for i in bad.nonzero()[0])
+        if tokens is None:
+            raise ValueError(
+                f"inputs hold NaN or infinity, first in sequence {row} at step {step}; "
+                "replace missing values before, for instance with 0 and an indicator feature"
+            )
+        raise ValueError(
+            f"inputs hold token id {int(inputs[row, step])} in sequence {row} at step {step}, "
+            f"outside the vocabulary 0 … {tokens - 1}"
+        )
+    return lengths
+
+
+def check_labels(labels: Tensor, batch: int, classes: int) -> Tensor:
+    """Return class labels as int64 after checking shape, type and range."""
+    if labels.is_floating_point():
+        raise TypeError(f"labels must be whole numbers 0 … {classes - 1}, got {labels.dtype}")
+    if tuple(labels.shape) != (batch,):
+        raise ValueError(f"labels must have shape ({batch},), one a sequence, got {tuple(labels.shape)}")
+    labels = labels.to(torch.int64)
+    outside = (labels < 0) | (labels >= classes)
+    if bool(outside.any()):
+        row = int(outside.nonzero()[0])
+        raise ValueError(f"labels must be in 0 … {classes - 1}, but label {row} is {int(labels[row])}")
+    return labels
+
+
+def check_targets(targets: Tensor, batch: int, outputs: int) -> Tensor:
+    """Return regression targets as (batch, outputs) after checking shape and values."""
+    if not targets.is_floating_point():
+        raise TypeError(f"targets must be of a floating type, got {targets.dtype}; call .float()")
+    if targets.dim() == 1 and outputs == 1:
+        targets = targets[:, None]
+    if tuple(targets.shape) != (batch, outputs):
+        raise ValueError(f"targets must have shape ({batch}, {outputs}), got {tuple(targets.shape)}")
+    if not bool(targets.isfinite().all()):
+        row = int((~targets.isfinite()).any(-1).nonzero()[0])
+        raise ValueError(f"targets hold NaN or infinity, first in row {row}; leave such sequences out")
+    return targets

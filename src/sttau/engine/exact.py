@@ -1,0 +1,151 @@
+"""Exact inference for the GRU form: the paper's sum over all k^T paths (Eq. 3) as a product of k×k matrices.
+
+If h_{t-1} is exactly the state s_i, the next state is s_j with probability
+
+    A_t[i, j] = softmax(S · GRU(s_i, x_t))_j          for every τ > 0 (the Gumbel-max law does not depend on τ)
+
+so a sequence drives a Markov chain over the states, and the law of the last state is
+
+    π_T = π_1 A_2 A_3 … A_T,        π_1 = softmax(S · GRU(h_0, x_1)).
+
+The first step starts from h_0 itself, which therefore need not be one of the states. All A_t are computed at once and
+multiplied by a blocked scan of about 2·√T serial steps. Products of stochastic matrices are stochastic; their rows are
+normalised after each product, so rounding does not accumulate however long the sequence.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from sttau.engine.reference import Weights, gru_update
+
+_CHUNK_NUMBERS = 1 << 24  # how many gate values are held at once while the matrices are made
+_SERIAL = 64  # up to this length a plain loop over vectors is faster than the scan
+
+
+def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
+    """Probabilities of the next state, from given hidden states.
+
+    Args:
+        inputs: (..., features).
+        hidden: (..., n, d), broadcast against the leading dimensions of ``inputs``.
+        weights: of a GRU.
+
+    Returns:
+        (..., n, k), rows on the simplex.
+    """
+    recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
+
+    def rows(part: Tensor) -> Tensor:
+        x = F.linear(part, weights.input, weights.input_bias)[..., None, :]
+        return (gru_update(x, recurrent, hidden) @ weights.states.T).softmax(dim=-1)
+
+    size = hidden.shape[-2] * recurrent.shape[-1]
+    if hidden.dim() > 2 or inputs[..., 0].numel() * size <= _CHUNK_NUMBERS:
+        return rows(inputs)
+    # Long input: work through it in pieces and, when training, recompute the pieces in the backward pass.
+    flat = inputs.reshape(-1, inputs.shape[-1])
+    pieces = flat.split(max(1, _CHUNK_NUMBERS // size))
+    if torch.is_grad_enabled():
+        done = [checkpoint(rows, piece, use_reentrant=False) for piece in pieces]
+    else:
+        done = [rows(piece) for piece in pieces]
+    return torch.cat(done).reshape(*inputs.shape[:-1], hidden.shape[-2], -1)
+
+
+def transition_matrices(inputs: Tensor, weights: Weights) -> Tensor:
+    """A for every input vector: (..., features) gives (..., k, k), rows on the simplex."""
+    return transition_rows(inputs, weights.states, weights)
+
+
+def cumulative_products(matrices: Tensor, *, reverse: bool = False) -> Tensor:
+    """All running products of stochastic matrices (batch, time, k, k), of the same shape.
+
+    Forward, entry t is A_0 ⋯ A_t; in reverse it is A_t ⋯ A_{T-1}.
+
+    Example:
+        >>> step = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).expand(1, 100, 2, 2)
+        >>> cumulative_products(step)[0, -1]
+        tensor([[0.6667, 0.3333],
+                [0.6667, 0.3333]])
+    """
+    if reverse:
+        matrices = matrices.flip(1)
+    batch, time, k, _ = matrices.shape
+
+    def join(done: Tensor, new: Tensor) -> Tensor:
+        product = new @ done if reverse else done @ new
+        return product / product.sum(dim=-1, keepdim=True)
+
+    width = math.isqrt(time - 1) + 1  # √T, rounded up
+    blocks = -(-time // width)
+    fill = torch.eye(k, dtype=matrices.dtype, device=matrices.device).expand(batch, blocks * width - time, k, k)
+    grid = torch.cat([matrices, fill], dim=1).reshape(batch, blocks, width, k, k)
+    within = [grid[:, :, 0]]
+    for number in range(1, width):
+        within.append(join(within[-1], grid[:, :, number]))
+    carried = [torch.eye(k, dtype=matrices.dtype, device=matrices.device).expand(batch, k, k)]
+    for number in range(blocks - 1):
+        carried.append(join(carried[-1], within[-1][:, number]))
+    whole = join(torch.stack(carried, dim=1)[:, :, None], torch.stack(within, dim=2))
+    whole = whole.reshape(batch, blocks * width, k, k)[:, :time]
+    return whole.flip(1) if reverse else whole
+
+
+def state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """π_t for every step: the law of the state after reading t inputs.
+
+    Args:
+        first: (batch, k), π_1.
+        matrices: (batch, time - 1, k, k), A_2 … A_T.
+        lengths: (batch,) valid steps; beyond a sequence's length its last law is kept.
+
+    Returns:
+        (batch, time, k), rows on the simplex.
+    """
+    if matrices.shape[1] == 0:
+        return first[:, None]
+    matrices = hold_beyond(matrices, lengths)
+    if matrices.shape[1] <= _SERIAL:
+        laws = [first]
+        for number in range(matrices.shape[1]):
+            law = (laws[-1][:, None] @ matrices[:, number])[:, 0]
+            laws.append(law / law.sum(dim=-1, keepdim=True))
+        return torch.stack(laws, dim=1)
+    rest = (first[:, None, None] @ cumulative_products(matrices))[:, :, 0]
+    return torch.cat([first[:, None], rest], dim=1)
+
+
+def hold_beyond(matrices: Tensor, lengths: Tensor | None) -> Tensor:
+    """Put identities in the place of A_t where t exceeds a sequence's length; ``matrices`` are A_2 … A_T."""
+    if lengths is None:
+        return matrices
+    time, k = matrices.shape[1], matrices.shape[-1]
+    step = torch.arange(2, time + 2, device=matrices.device)
+    beyond = step[None, :] > lengths.to(matrices.device)[:, None]
+    identity = torch.eye(k, dtype=matrices.dtype, device=matrices.device)
+    return torch.where(beyond[:, :, None, None], identity, matrices)
+
+
+def outcome_given_state(matrices: Tensor, outcome: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """Law of the outcome at the end, given the state at each step: the backward messages.
+
+    Args:
+        matrices: (batch, time - 1, k, k), A_2 … A_T.
+        outcome: (k, classes), the law of the outcome in each state.
+        lengths: (batch,) valid steps.
+
+    Returns:
+        (batch, time, k, classes): p(y | s_t = j, x).
+    """
+    batch, k = matrices.shape[0], outcome.shape[0]
+    last = outcome.expand(batch, 1, k, -1)
+    if matrices.shape[1] == 0:
+        return last
+    suffix = cumulative_products(hold_beyond(matrices, lengths), reverse=True)
+    return torch.cat([suffix @ outcome, last], dim=1)

@@ -1,0 +1,187 @@
+"""The finite-state recurrence, step by step in plain PyTorch: the specification every other engine is tested against.
+
+One step (paper §2.2; the notation is that of docs/mathematics.md):
+
+    u_t, c_t = cell(x_t, h_{t-1}, c_{t-1})        an LSTM or GRU cell
+    l_t      = S u_t                              logits over the k states ("log θ" in the paper)
+    α_t      = softmax((l_t + γ_t) / τ)           γ_t ~ Gumbel(0, 1)
+    h_t      = Sᵀ α_t                             soft; hard: the state at argmax(l_t + γ_t)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sttau.engine.noise import Noise
+
+Cell = Literal["lstm", "gru"]
+Mode = Literal["soft", "straight_through", "deterministic"]
+Readout = Literal["state", "cell"]
+
+_NOISE_NUMBERS = 1 << 22  # how many draws are made at once, to bound memory
+
+
+class Weights(NamedTuple):
+    """The weights of one layer in one direction. G is the number of gates: 4 (i, f, g, o) or 3 (r, z, n)."""
+
+    input: Tensor  # (G·d, features)
+    recurrent: Tensor  # (G·d, d)
+    input_bias: Tensor | None  # (G·d,)
+    recurrent_bias: Tensor | None  # (G·d,)
+    states: Tensor  # (k, d), one learnable state a row
+    temperature: Tensor  # τ > 0, a scalar
+    peephole: Tensor | None = None  # (3, d): diagonal connections from the memory to i, f and o
+
+
+class Run(NamedTuple):
+    """What a recurrence returns. Rows run over samples first, then over the batch."""
+
+    output: Tensor  # (rows, time, d): what the next layer or the head reads; zero beyond a row's length
+    hidden: Tensor  # (rows, d): h after the last valid step
+    memory: Tensor | None  # (rows, d): c after the last valid step, for an LSTM
+    transitions: Tensor  # (rows, time, k): α; zero beyond a row's length
+
+
+def run(
+    cell: Cell,
+    inputs: Tensor,
+    weights: Weights,
+    hidden: Tensor,
+    memory: Tensor | None,
+    *,
+    noise: Noise | None = None,
+    mode: Mode = "soft",
+    readout: Readout = "state",
+    lengths: Tensor | None = None,
+    reverse: bool = False,
+) -> Run:
+    """Run one layer in one direction over a batch.
+
+    Args:
+        cell: which cell computes u_t.
+        inputs: (batch, time, features).
+        weights: the layer's weights.
+        hidden: (rows, d), h_0. ``rows`` is a multiple of ``batch``: row r reads sequence r mod batch, so that
+            Monte-Carlo samples share the projected input.
+        memory: (rows, d), c_0 of an LSTM; None for a GRU.
+        noise: names the draws, one entry a row; not needed when ``mode`` is deterministic.
+        mode: ``soft``, ``straight_through`` (hard forward, soft gradient) or ``deterministic`` (no noise).
+        readout: ``state`` returns h_t as output, ``cell`` returns u_t.
+        lengths: (batch,) number of valid steps; None when all steps are valid.
+        reverse: read from a sequence's last valid step to its first.
+    """
+    dtype = inputs.dtype
+    work = torch.promote_types(dtype, torch.float32)  # bfloat16 is storage; the state is kept in float32
+    inputs, hidden = inputs.to(work), hidden.to(work)
+    memory = None if memory is None else memory.to(work)
+    weights = Weights(*(None if weight is None else weight.to(work) for weight in weights))  # type: ignore[arg-type]
+
+    batch, time, _ = inputs.shape
+    samples = len(hidden) // batch
+    states = weights.states.shape[0]
+    valid = None
+    if lengths is not None:
+        lengths = lengths.to(inputs.device)
+        valid = torch.arange(time, device=inputs.device)[None, :] < lengths[:, None]
+        inputs = inputs.masked_fill(~valid[:, :, None], 0.0)  # whatever stands in the padding has no effect
+        valid = valid.repeat(samples, 1)
+    projected = F.linear(inputs, weights.input, weights.input_bias)
+
+    order = range(time - 1, -1, -1) if reverse else range(time)
+    outputs: list[Tensor] = []
+    transitions: list[Tensor] = []
+    for t, gumbel in zip(order, _draws(noise, mode, order, states, work), strict=True):
+        x = projected[:, t].repeat(samples, 1)
+        if cell == "lstm":
+            assert memory is not None
+            u, new_memory = lstm_cell(x, hidden, memory, weights)
+        else:
+            u, new_memory = gru_cell(x, hidden, weights), None
+        alpha = transition(u @ weights.states.T, weights.temperature, gumbel, mode)
+        new_hidden = alpha @ weights.states
+        output = new_hidden if readout == "state" else u
+        if valid is not None:  # a finished row keeps its state and returns zeros
+            on = valid[:, t, None]
+            output, alpha = output * on, alpha * on
+            new_hidden = torch.where(on, new_hidden, hidden)
+            if memory is not None and new_memory is not None:
+                new_memory = torch.where(on, new_memory, memory)
+        hidden, memory = new_hidden, new_memory
+        outputs.append(output)
+        transitions.append(alpha)
+    if reverse:
+        outputs.reverse()
+        transitions.reverse()
+    return Run(
+        output=torch.stack(outputs, dim=1).to(dtype),
+        hidden=hidden.to(dtype),
+        memory=None if memory is None else memory.to(dtype),
+        transitions=torch.stack(transitions, dim=1).to(dtype),
+    )
+
+
+def _draws(
+    noise: Noise | None, mode: Mode, order: range, states: int, dtype: torch.dtype
+) -> Iterator[Tensor | None]:
+    """Yield γ_t, of shape (rows, k), for every step in reading order, made in blocks of bounded size."""
+    if mode == "deterministic":
+        yield from repeat(None, len(order))
+        return
+    if noise is None:
+        raise ValueError(f"mode={mode!r} needs noise; pass noise=Noise.of(...)")
+    block = max(1, _NOISE_NUMBERS // (len(noise.sequence) * states))
+    for start in range(0, len(order), block):
+        part = order[start : start + block]
+        first = min(part[0], part[-1])
+        gumbel = noise.gumbel(first, len(part), states, dtype)
+        for t in part:
+            yield gumbel[:, t - first]
+
+
+def lstm_cell(x: Tensor, hidden: Tensor, memory: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    """One LSTM step on the projected input ``x``, with peepholes (Gers & Schmidhuber, 2000) where they are given."""
+    i, f, g, o = (x + F.linear(hidden, weights.recurrent, weights.recurrent_bias)).chunk(4, dim=-1)
+    if weights.peephole is not None:
+        i, f = i + weights.peephole[0] * memory, f + weights.peephole[1] * memory
+    memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+    if weights.peephole is not None:
+        o = o + weights.peephole[2] * memory
+    return o.sigmoid() * memory.tanh(), memory
+
+
+def gru_cell(x: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
+    """One GRU step on the projected input ``x``, in the reset-after form of ``torch.nn.GRU``."""
+    return gru_update(x, F.linear(hidden, weights.recurrent, weights.recurrent_bias), hidden)
+
+
+def gru_update(x: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
+    """Combine the projected input and the projected state into u; the three arguments broadcast."""
+    x_r, x_z, x_n = x.chunk(3, dim=-1)
+    h_r, h_z, h_n = recurrent.chunk(3, dim=-1)
+    z = (x_z + h_z).sigmoid()
+    n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
+    return (1 - z) * n + z * hidden
+
+
+def transition(logits: Tensor, temperature: Tensor, gumbel: Tensor | None, mode: Mode) -> Tensor:
+    """Return α over the states; a point of the simplex for every row.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 0.0]])
+        >>> transition(logits, torch.tensor(2.0), None, "deterministic")
+        tensor([[0.7311, 0.2689]])
+        >>> transition(logits, torch.tensor(2.0), torch.tensor([[0.0, 3.0]]), "straight_through")
+        tensor([[0., 1.]])
+    """
+    perturbed = logits if gumbel is None else logits + gumbel
+    soft = (perturbed / temperature).softmax(dim=-1)
+    if mode != "straight_through":
+        return soft
+    hard = F.one_hot(perturbed.argmax(dim=-1), logits.shape[-1]).to(soft.dtype)
+    return hard + (soft - soft.detach())  # the value is exactly hard, the gradient is that of soft

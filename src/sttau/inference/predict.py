@@ -1,0 +1,336 @@
+"""Predictions with their uncertainty: Monte Carlo over paths, or the exact sum over all of them (paper §2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast, overload
+
+import torch
+from torch import Tensor, nn
+
+from sttau.checks import as_tensor
+from sttau.engine import Noise, exact, fingerprint
+from sttau.layers import FiniteStateRNN, LayerMode
+from sttau.models import SequenceClassifier, SequenceModel, SequenceRegressor
+
+Inference = Literal["auto", "soft", "hard", "exact", "deterministic"]
+
+_MODES: dict[str, LayerMode] = {
+    "soft": "soft",
+    "hard": "straight_through",
+    "exact": "exact",
+    "deterministic": "deterministic",
+}
+_NAMES = {mode: name for name, mode in _MODES.items()}
+_CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Class probabilities of a batch, and what is uncertain about them. Entropies are in bits.
+
+    With ``per_step`` every field has a time axis after the batch; entries beyond a sequence's length repeat its last
+    valid step. For a finite-state model whose head gives each state a fixed label, aleatoric is 0 by construction, and
+    noise that no model could remove is counted as epistemic (docs/mathematics.md, §5).
+
+    Attributes:
+        mean: (batch, classes) predictive distribution p(y | x): the mean over runs, or the exact sum.
+        variance: (batch, classes) variance of the class probabilities over runs (over paths, when exact).
+        total: (batch,) H[p(y | x)].
+        aleatoric: (batch,) expected entropy of a single run, E_ψ H[p(y | ψ, x)].
+        inference: which law was used: soft, hard, exact or deterministic.
+        samples: (runs, batch, classes) probabilities of the single runs, if asked for.
+        attribution: (batch, time) bits of epistemic uncertainty that each step brought in, for exact inference: the
+            increments of I(Y; S_t | x), which never decreases. They sum to ``epistemic`` at the last step.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    total: Tensor
+    aleatoric: Tensor
+    inference: str
+    samples: Tensor | None = None
+    attribution: Tensor | None = None
+
+    @property
+    def epistemic(self) -> Tensor:
+        """(batch,) total - aleatoric: the mutual information of label and path. Never negative."""
+        return (self.total - self.aleatoric).clamp_min(0)
+
+    @property
+    def label(self) -> Tensor:
+        """(batch,) the most probable class."""
+        return self.mean.argmax(dim=-1)
+
+    @property
+    def confidence(self) -> Tensor:
+        """(batch,) the probability of the most probable class."""
+        return self.mean.amax(dim=-1)
+
+
+@dataclass(frozen=True)
+class RegressionPrediction:
+    """Predicted numbers of a batch and their variance, split into its two sources.
+
+    Attributes:
+        mean: (batch, outputs).
+        aleatoric: (batch, outputs) mean predicted noise of the data; zero without a variance head.
+        epistemic: (batch, outputs) variance of the predicted mean over runs (over states, when exact).
+        inference: which law was used: soft, hard, exact or deterministic.
+        samples: (runs, batch, outputs) means of the single runs, if asked for.
+    """
+
+    mean: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    inference: str
+    samples: Tensor | None = None
+
+    @property
+    def total(self) -> Tensor:
+        """(batch, outputs) aleatoric + epistemic, by the law of total variance."""
+        return self.aleatoric + self.epistemic
+
+    @property
+    def variance(self) -> Tensor:
+        """(batch, outputs) the same as ``total``."""
+        return self.total
+
+
+@overload
+def predict(
+    model: SequenceClassifier,
+    inputs: Any,
+    lengths: Any = None,
+    samples: int = 10,
+    seed: int = 0,
+    inference: Inference = "auto",
+    *,
+    per_step: bool = False,
+    keep_samples: bool = False,
+    ids: Any = None,
+    chunk_size: int | None = None,
+) -> Prediction: ...
+@overload
+def predict(
+    model: SequenceRegressor,
+    inputs: Any,
+    lengths: Any = None,
+    samples: int = 10,
+    seed: int = 0,
+    inference: Inference = "auto",
+    *,
+    per_step: bool = False,
+    keep_samples: bool = False,
+    ids: Any = None,
+    chunk_size: int | None = None,
+) -> RegressionPrediction: ...
+def predict(
+    model: SequenceClassifier | SequenceRegressor,
+    inputs: Any,
+    lengths: Any = None,
+    samples: int = 10,
+    seed: int = 0,
+    inference: Inference = "auto",
+    *,
+    per_step: bool = False,
+    keep_samples: bool = False,
+    ids: Any = None,
+    chunk_size: int | None = None,
+) -> Prediction | RegressionPrediction:
+    """Predict a batch of sequences, with uncertainty.
+
+    The result depends on the seed and on each sequence alone, not on the batch: it does not change, up to rounding,
+    when the batch is split, shuffled, padded or repeated, or read in chunks.
+
+    Args:
+        model: a :class:`SequenceClassifier` or :class:`SequenceRegressor`. Its training flag is left as it was.
+        inputs: (batch, time, features), or (batch, time) token ids; a tensor, an array or nested lists.
+        lengths: (batch,) valid steps of each padded sequence.
+        samples: Monte-Carlo runs. A model without randomness is run once.
+        seed: of the noise.
+        inference: ``soft`` (mixtures of states, the paper's), ``hard`` (one state at a time), ``exact`` (the sum over
+            all paths; GRU form), ``deterministic`` (no noise), or ``auto``: the law the layer was trained under. Soft
+            and hard are different models; choose another law than the trained one on purpose.
+        per_step: predict after every step, as the sequence is read.
+        keep_samples: also return the runs one by one.
+        ids: (batch,) whole numbers that name the sequences for the noise. By default a sequence is named by its
+            content, so equal sequences get equal predictions.
+        chunk_size: how many rows (sequences × samples) are run at once; chosen to bound memory by default.
+
+    Example:
+        >>> from sttau import STTauLSTM
+        >>> model = SequenceClassifier(STTauLSTM(8, 32, num_states=5), num_classes=3)
+        >>> p = predict(model, torch.randn(4, 10, 8), samples=20)
+        >>> p.mean.shape, p.label.shape, bool((p.epistemic >= 0).all())
+        (torch.Size([4, 3]), torch.Size([4]), True)
+    """
+    inputs = as_tensor("inputs", inputs)
+    if inputs.dtype == torch.float64 and model.head.weight.dtype != torch.float64:
+        inputs = inputs.to(model.head.weight.dtype)  # NumPy's default, not the caller's wish
+    lengths = model.check(inputs, None if lengths is None else as_tensor("lengths", lengths))
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    mode = _choose(model, inference)
+    batch, time = inputs.shape[:2]
+    names = fingerprint(inputs, lengths) if ids is None else as_tensor("ids", ids).to(torch.int64)
+    if tuple(names.shape) != (batch,):
+        raise ValueError(f"ids must have shape ({batch},), one number a sequence, got {tuple(names.shape)}")
+
+    runs = samples if mode in ("soft", "straight_through") else 1
+    if chunk_size is None:
+        width = model.layer.num_layers * 5 * model.layer.hidden_size
+        if mode == "exact":
+            width = 4 * model.layer.num_states**2
+        chunk_size = max(1, _CHUNK_NUMBERS // (time * width))
+    elif chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+    device = model.head.weight.device
+    parts: list[Any] = []
+    with torch.no_grad(), _evaluating(model):
+        for piece in torch.arange(batch).split(max(1, chunk_size // runs)):
+            x, name = inputs[piece].to(device), names[piece].to(device)
+            length = None if lengths is None else lengths[piece].to(device)
+            if mode == "exact":
+                part = _exact(model, x, length, per_step)
+            else:
+                outputs = [
+                    model(x, length, noise=noise, mode=mode, per_step=per_step)
+                    for noise in _noises(name, runs, seed, max(1, chunk_size // len(piece)), mode)
+                ]
+                part = _summarise(model, outputs, len(piece), keep_samples)
+            parts.append(_hold(part, length) if per_step else part)
+    return _join(model, parts, "deterministic" if mode is None else _NAMES[mode])
+
+
+def _choose(model: SequenceModel, inference: str) -> LayerMode | None:
+    """Return the layer's mode for an inference, None for a layer without states."""
+    if inference != "auto" and inference not in _MODES:
+        raise ValueError(f"inference must be 'auto', {', '.join(map(repr, _MODES))}, got {inference!r}")
+    if not isinstance(model.layer, FiniteStateRNN):
+        if inference not in ("auto", "deterministic"):
+            raise ValueError(
+                f"inference={inference!r} needs a finite-state layer; {type(model.layer).__name__} has no states to draw"
+            )
+        return None
+    mode = model.layer.mode if inference == "auto" else _MODES[inference]
+    if mode == "exact":
+        model.layer.check_exact()
+    return mode
+
+
+def _noises(
+    names: Tensor, runs: int, seed: int, at_once: int, mode: LayerMode | None
+) -> Iterator[Noise | None]:
+    """Noise for all runs over a chunk of sequences, ``at_once`` runs at a time."""
+    if mode in (None, "deterministic"):
+        yield None
+        return
+    for first in range(0, runs, at_once):
+        yield Noise.of(names, min(at_once, runs - first), seed, first)
+
+
+def _summarise(model: SequenceModel, outputs: list[Any], batch: int, keep: bool) -> dict[str, Tensor]:
+    """Reduce the runs over one chunk of sequences to the fields of a prediction."""
+    if isinstance(model, SequenceClassifier):
+        p = torch.cat([_wide(logits) for logits in outputs]).softmax(dim=-1)
+        p = p.reshape(-1, batch, *p.shape[1:])
+        part = {"mean": p.mean(0), "variance": p.var(0, correction=0), "aleatoric": entropy(p).mean(0)}
+        part["total"] = entropy(part["mean"])
+        return part | ({"samples": p.transpose(0, 1)} if keep else {})
+    mean = torch.cat([_wide(output.mean) for output in outputs])
+    mean = mean.reshape(-1, batch, *mean.shape[1:])
+    part = {"mean": mean.mean(0), "epistemic": mean.var(0, correction=0)}
+    if outputs[0].variance is None:
+        part["aleatoric"] = torch.zeros_like(part["mean"])
+    else:
+        noise = torch.cat([_wide(output.variance) for output in outputs])
+        part["aleatoric"] = noise.reshape(mean.shape).mean(0)
+    return part | ({"samples": mean.transpose(0, 1)} if keep else {})
+
+
+def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bool) -> dict[str, Tensor]:
+    """Compute the same fields from the law of the state; every sum over paths is a sum over states."""
+    chain = model.chain(x, lengths)
+    law = chain.laws if per_step else chain.laws[:, -1]
+    if isinstance(model, SequenceRegressor):
+        mean, noise = model.state_outputs()
+        middle = law @ mean
+        return {
+            "mean": middle,
+            "epistemic": _spread(law, mean, middle),
+            "aleatoric": torch.zeros_like(middle) if noise is None else law @ noise,
+        }
+    outcome = cast(SequenceClassifier, model).state_logits().exp()
+    p = law @ outcome
+    end = exact.outcome_given_state(chain.matrices, outcome, lengths)
+    before = entropy(chain.laws[:, -1] @ outcome)[:, None] - (chain.laws * entropy(end)).sum(-1)
+    known = torch.cat([torch.zeros_like(before[:, :1]), before], dim=1).cummax(dim=1).values  # rounding aside
+    return {
+        "mean": p,
+        "variance": _spread(law, outcome, p),
+        "total": entropy(p),
+        "aleatoric": law @ entropy(outcome),
+        "attribution": known.diff(dim=1),
+    }
+
+
+def _spread(law: Tensor, values: Tensor, mean: Tensor) -> Tensor:
+    """Return the variance under ``law`` of ``values``, one row a state."""
+    return (law[..., None, :] @ (values - mean[..., None, :]).square())[..., 0, :]
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """Entropy in bits over the last dimension; 0·log 0 is 0.
+
+    Example:
+        >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).tolist()
+        [1.0, 0.0]
+    """
+    return torch.special.entr(probabilities).sum(-1).clamp_min(0) / torch.log(torch.tensor(2.0)).item()
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _hold(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
+    """Let the last valid step stand for all steps beyond it."""
+    if lengths is None:
+        return part
+
+    def hold(name: str, value: Tensor) -> Tensor:
+        if name == "attribution":
+            return value
+        axis = 2 if name == "samples" else 1
+        step = torch.arange(value.shape[axis], device=value.device).expand(len(lengths), -1)
+        index = torch.minimum(step, lengths[:, None] - 1)
+        index = index.reshape(len(lengths), *(1,) * (axis - 1), -1, *(1,) * (value.dim() - axis - 1))
+        return value.gather(axis, index.expand_as(value))
+
+    return {name: hold(name, value) for name, value in part.items()}
+
+
+def _join(
+    model: SequenceModel, parts: list[dict[str, Tensor]], inference: str
+) -> Prediction | RegressionPrediction:
+    """Put the chunks together again."""
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    if "samples" in whole:
+        whole["samples"] = whole["samples"].transpose(0, 1)
+    if isinstance(model, SequenceClassifier):
+        return Prediction(**whole, inference=inference)
+    return RegressionPrediction(**whole, inference=inference)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off, and put the training flag back whatever happens."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

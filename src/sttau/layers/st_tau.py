@@ -1,0 +1,497 @@
+"""ST-τ recurrent layers: ``nn.LSTM`` and ``nn.GRU`` whose hidden state is drawn from k learnable states (paper §2.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, cast, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from sttau import engine
+from sttau.engine import Cell, Noise, Readout, Weights, exact
+
+LayerMode = Literal["soft", "straight_through", "exact", "deterministic"]
+Initial = Literal["zeros", "first"]
+
+
+class FiniteStateRNN(nn.Module):
+    """What the ST-τ layers share. Use :class:`STTauLSTM` or :class:`STTauGRU`.
+
+    Parameters are named as in ``nn.LSTM`` (``weight_ih_l0``, …, ``weight_ih_l0_reverse``), with ``states_l0`` and
+    ``log_temperature_l0`` beside them, so weights of a plain layer load into an ST-τ layer with ``strict=False``.
+    """
+
+    cell: ClassVar[Cell]
+    _gates: ClassVar[int]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_states: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        temperature: float = 1.0,
+        learn_temperature: bool = True,
+        mode: LayerMode = "soft",
+        readout: Readout = "state",
+        initial: Initial = "zeros",
+        peephole: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
+        if num_states < 2:
+            raise ValueError(f"num_states must be at least 2 (one state cannot carry information), got {num_states}")
+        if not (temperature > 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be a positive number, got {temperature}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+        for name, value, choices in (
+            ("mode", mode, get_args(LayerMode)),
+            ("readout", readout, get_args(Readout)),
+            ("initial", initial, get_args(Initial)),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        if peephole and self.cell != "lstm":
+            raise ValueError("peephole connections look at an LSTM's memory; a GRU has none. Use STTauLSTM.")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_states = num_states
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.initial_temperature = float(temperature)
+        self.learn_temperature = learn_temperature
+        self.mode: LayerMode = mode
+        self.readout: Readout = readout
+        self.initial: Initial = initial
+        self.peephole = peephole
+        if mode == "exact":
+            self.check_exact()
+
+        def empty(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        for index, suffix in enumerate(self._suffixes()):
+            features = input_size if index < self.num_directions else hidden_size * self.num_directions
+            width = self._gates * hidden_size
+            self.register_parameter(f"weight_ih_{suffix}", empty(width, features))
+            self.register_parameter(f"weight_hh_{suffix}", empty(width, hidden_size))
+            if bias:
+                self.register_parameter(f"bias_ih_{suffix}", empty(width))
+                self.register_parameter(f"bias_hh_{suffix}", empty(width))
+            if peephole:
+                self.register_parameter(f"weight_peephole_{suffix}", empty(3, hidden_size))
+            self.register_parameter(f"states_{suffix}", empty(num_states, hidden_size))
+            if learn_temperature:
+                self.register_parameter(f"log_temperature_{suffix}", empty())
+            else:
+                self.register_buffer(f"log_temperature_{suffix}", torch.empty((), device=device, dtype=dtype))
+        self.reset_parameters()
+
+    # -- what a layer is ---------------------------------------------------------------------------------------------
+
+    @property
+    def num_directions(self) -> int:
+        """1, or 2 for a bidirectional layer."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def temperature(self) -> Tensor:
+        """τ, positive: a scalar; for several layers or directions a vector, in the order of ``h_n``."""
+        values = [weights.temperature for weights in self._all_weights()]
+        return values[0] if len(values) == 1 else torch.stack(values)
+
+    @property
+    def states(self) -> Tensor:
+        """S, of shape (num_states, hidden_size); several layers or directions are stacked in front."""
+        values = [weights.states for weights in self._all_weights()]
+        return values[0] if len(values) == 1 else torch.stack(values)
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew.
+
+        Weights are uniform in ±1/√d as in ``nn.LSTM``; biases are zero, but 1 for an LSTM's forget gate (Jozefowicz et
+        al., 2015), so that memory survives before it is trained. States start orthogonal with rows of length √d: they
+        are as different as k vectors can be, their entries have the size of a saturated cell's, and the logits S·u are
+        of the size of the Gumbel noise they compete with. τ starts at the given temperature.
+        """
+        d = self.hidden_size
+        bound = 1 / math.sqrt(d)
+        for name, parameter in self.named_parameters():
+            if name.startswith("states"):
+                exactly = torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32))
+                nn.init.orthogonal_(exactly, gain=math.sqrt(d))
+                with torch.no_grad():
+                    parameter.copy_(exactly)
+            elif name.startswith("weight"):
+                nn.init.uniform_(parameter, -bound, bound)
+            elif name.startswith("bias"):
+                nn.init.zeros_(parameter)
+                if self.cell == "lstm" and name.startswith("bias_ih"):
+                    nn.init.ones_(parameter[d : 2 * d])
+        with torch.no_grad():
+            for suffix in self._suffixes():
+                cast(Tensor, getattr(self, f"log_temperature_{suffix}")).fill_(math.log(self.initial_temperature))
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make a layer like this one, as plain values."""
+        return {
+            "input_size": self.input_size,
+            "hidden_size": self.hidden_size,
+            "num_states": self.num_states,
+            "num_layers": self.num_layers,
+            "bias": self.bias,
+            "batch_first": self.batch_first,
+            "dropout": self.dropout,
+            "bidirectional": self.bidirectional,
+            "temperature": self.initial_temperature,
+            "learn_temperature": self.learn_temperature,
+            "mode": self.mode,
+            "readout": self.readout,
+            "initial": self.initial,
+            "peephole": self.peephole,
+        }
+
+    def extra_repr(self) -> str:
+        """Show the sizes, and every option that is not the default."""
+        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        defaults |= {"temperature": 1.0, "learn_temperature": True, "mode": "soft", "readout": "state"}
+        defaults |= {"initial": "zeros", "peephole": False}
+        options = [f"{k}={v!r}" for k, v in self.config().items() if k in defaults and v != defaults[k]]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}, {self.num_states}", *options])
+
+    # -- running it --------------------------------------------------------------------------------------------------
+
+    def features(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> Tensor:
+        """Run over (batch, time, input_size) whatever ``batch_first`` says; the plain form that models use.
+
+        ``noise`` may hold several samples a sequence; the result has one row for each of its rows.
+
+        Returns:
+            (rows, time, directions · hidden_size), zero beyond a sequence's length.
+        """
+        return self._run(inputs, None, None, lengths, noise, mode)[0]
+
+    def transitions(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> Tensor:
+        """Return α of the last layer's forward direction for (batch, time, input_size): (rows, time, num_states)."""
+        return self._run(inputs, None, None, lengths, noise, mode)[3]
+
+    def _run(
+        self,
+        inputs: Tensor,
+        hidden: Tensor | None,
+        memory: Tensor | None,
+        lengths: Tensor | None,
+        noise: Noise | None,
+        mode: LayerMode | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        """All layers and directions over (batch, time, features): output, h_n, c_n and the last layer's α."""
+        mode = self.mode if mode is None else mode
+        batch = inputs.shape[0]
+        if inputs.shape[-1] != self.input_size:
+            raise ValueError(f"input has {inputs.shape[-1]} features a step, but input_size is {self.input_size}")
+        if batch == 0 or inputs.shape[1] == 0:
+            raise ValueError(f"input is empty: {batch} sequences of {inputs.shape[1]} steps")
+        if mode == "exact":
+            self.check_exact()
+            law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
+            law = law.to(inputs.dtype)
+            last = law[:, -1:] @ self.states
+            if lengths is not None:
+                inside = torch.arange(inputs.shape[1], device=inputs.device) < lengths.to(inputs.device)[:, None]
+                law = law * inside[:, :, None]
+            return law @ self.states, last.transpose(0, 1), None, law
+        if noise is None and mode != "deterministic":
+            noise = Noise.fresh(batch, inputs.device)
+        rows = batch if noise is None else len(noise.sequence)
+        if rows % batch:
+            raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
+
+        h_n: list[Tensor] = []
+        c_n: list[Tensor] = []
+        output = inputs
+        for layer in range(self.num_layers):
+            if layer > 0:
+                output = F.dropout(output, self.dropout, self.training)
+            runs = []
+            for direction in range(self.num_directions):
+                index = layer * self.num_directions + direction
+                weights = self._weights(index)
+                runs.append(
+                    engine.run(
+                        self.cell,
+                        output,
+                        weights,
+                        self._start(weights, hidden, index, rows),
+                        self._start(None, memory, index, rows) if self.cell == "lstm" else None,
+                        noise=None if noise is None else noise.for_layer(index),
+                        mode=mode,
+                        readout=self.readout,
+                        lengths=lengths if lengths is None or layer == 0 else lengths.repeat(rows // batch),
+                        reverse=direction == 1,
+                    )
+                )
+            output = torch.cat([run.output for run in runs], dim=-1)
+            h_n += [run.hidden for run in runs]
+            c_n += [run.memory for run in runs if run.memory is not None]
+        return output, torch.stack(h_n), torch.stack(c_n) if c_n else None, runs[0].transitions
+
+    def _start(self, weights: Weights | None, given: Tensor | None, index: int, rows: int) -> Tensor:
+        """h_0 (or, without weights, c_0) of one layer and direction, for all rows."""
+        if given is not None:
+            return given[index].repeat(rows // given.shape[1], 1)
+        like = cast(Tensor, getattr(self, f"states_{self._suffixes()[index]}"))
+        if weights is not None and self.initial == "first":
+            return weights.states[0].expand(rows, -1)
+        return torch.zeros(rows, self.hidden_size, dtype=like.dtype, device=like.device)
+
+    def _call(
+        self,
+        inputs: Tensor | PackedSequence,
+        hidden: Tensor | None,
+        memory: Tensor | None,
+        lengths: Tensor | None,
+        noise: Noise | None,
+        mode: LayerMode | None,
+    ) -> tuple[Tensor | PackedSequence, Tensor, Tensor | None]:
+        """Bring any input ``nn.LSTM`` takes into the form (batch, time, features), run, and bring the result back."""
+        single = False
+        if isinstance(inputs, PackedSequence):
+            if lengths is not None:
+                raise ValueError("lengths are part of a PackedSequence; do not pass them a second time")
+            x, lengths = pad_packed_sequence(inputs, batch_first=True)
+        else:
+            if inputs.dim() not in (2, 3):
+                raise ValueError(f"input must have 2 dimensions (one sequence) or 3 (a batch), got {inputs.dim()}")
+            single = inputs.dim() == 2
+            x = inputs[None] if single else inputs if self.batch_first else inputs.transpose(0, 1)
+        batch = x.shape[0]
+        count = self.num_layers * self.num_directions
+        for name, given in (("h_0", hidden), ("c_0", memory)):
+            want = (count, self.hidden_size) if single else (count, batch, self.hidden_size)
+            if given is not None and tuple(given.shape) != want:
+                raise ValueError(f"{name} must have shape {want}, got {tuple(given.shape)}")
+        if single:
+            hidden = None if hidden is None else hidden[:, None]
+            memory = None if memory is None else memory[:, None]
+        output, h_n, c_n, _ = self._run(x, hidden, memory, lengths, noise, mode)
+        if isinstance(inputs, PackedSequence):
+            if output.shape[0] != batch:
+                raise ValueError("several samples a sequence need padded input with lengths, not a PackedSequence")
+            order = inputs.sorted_indices
+            ordered = output if order is None else output[order]
+            ordered_lengths = lengths if order is None else cast(Tensor, lengths)[order.cpu()]
+            data = pack_padded_sequence(ordered, cast(Tensor, ordered_lengths), batch_first=True).data
+            return PackedSequence(data, inputs.batch_sizes, order, inputs.unsorted_indices), h_n, c_n
+        if single and output.shape[0] == 1:
+            return output[0], h_n[:, 0], None if c_n is None else c_n[:, 0]
+        return output if self.batch_first else output.transpose(0, 1), h_n, c_n
+
+    # -- exact inference ---------------------------------------------------------------------------------------------
+
+    def check_exact(self) -> None:
+        """Raise, with the reason, if the path sum would not be this model's law (docs/mathematics.md, §4)."""
+        reason = None
+        if self.cell != "gru":
+            reason = "an LSTM's memory c_t depends on the whole path, so its states are not a Markov chain"
+        elif self.readout != "state":
+            reason = 'readout="cell" reads u_t, which is not one of the states'
+        elif self.num_layers > 1:
+            reason = "the input of an upper layer is the random path of the layer below"
+        elif self.bidirectional:
+            reason = "it is written for one direction of reading"
+        if reason is not None:
+            raise ValueError(
+                f"exact inference is not available for this {type(self).__name__}: {reason}. "
+                'Use Monte Carlo: inference="soft" or "hard" (mode="soft" or "straight_through").'
+            )
+
+    def transition_matrices(self, inputs: Tensor) -> Tensor:
+        """A for each input vector: (..., input_size) gives (..., k, k); row i is the law of the next state from s_i.
+
+        This is the categorical law of hard sampling. It is not the mean of the soft α, which depends on τ.
+        """
+        self.check_exact()
+        weights = self._working_weights()
+        return exact.transition_matrices(inputs.to(weights.states.dtype), weights)
+
+    def first_distribution(self, inputs: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """π_1, the law of the state after a first input: (batch, input_size) gives (batch, k)."""
+        self.check_exact()
+        weights = self._working_weights()
+        start = self._start(weights, None, 0, 1) if hidden is None else hidden[:, None]
+        start = start.to(weights.states.dtype)
+        return exact.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
+
+    def state_distribution(
+        self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
+    ) -> Tensor:
+        """π_t for (batch, time, input_size): the exact law of the state after each step, (batch, time, k)."""
+        first, matrices = self.chain(inputs, lengths, hidden=hidden)
+        return exact.state_distribution(first, matrices, lengths)
+
+    def chain(
+        self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """π_1, of shape (batch, k), and A_2 … A_T, of shape (batch, time - 1, k, k)."""
+        if lengths is not None:
+            beyond = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
+            inputs = inputs.masked_fill(beyond[:, :, None], 0.0)
+        return self.first_distribution(inputs[:, 0], hidden), self.transition_matrices(inputs[:, 1:])
+
+    # -- weights -----------------------------------------------------------------------------------------------------
+
+    def _suffixes(self) -> list[str]:
+        ends = ("", "_reverse")[: self.num_directions]
+        return [f"l{layer}{end}" for layer in range(self.num_layers) for end in ends]
+
+    def _weights(self, index: int) -> Weights:
+        suffix = self._suffixes()[index]
+
+        def get(name: str) -> Any:
+            return getattr(self, f"{name}_{suffix}", None)
+
+        return Weights(
+            input=get("weight_ih"),
+            recurrent=get("weight_hh"),
+            input_bias=get("bias_ih"),
+            recurrent_bias=get("bias_hh"),
+            states=get("states"),
+            temperature=get("log_temperature").exp(),
+            peephole=get("weight_peephole"),
+        )
+
+    def _all_weights(self) -> list[Weights]:
+        return [self._weights(index) for index in range(self.num_layers * self.num_directions)]
+
+    def _working_weights(self) -> Weights:
+        """The only layer's weights, in at least float32."""
+        return Weights(
+            *(
+                None if weight is None else weight.to(torch.promote_types(weight.dtype, torch.float32))
+                for weight in self._weights(0)
+            )  # type: ignore[arg-type]
+        )
+
+
+class STTauLSTM(FiniteStateRNN):
+    """An LSTM whose hidden state is drawn, at every step, from k learnable states.
+
+    Arguments, shapes and results are those of ``nn.LSTM``; ``num_states`` stands third.
+
+    Args:
+        input_size: features a step.
+        hidden_size: d, the size of the hidden state and of each learnable state.
+        num_states: k, at least 2.
+        num_layers: stacked layers, each with its own states and temperature.
+        bias: whether gates have biases.
+        batch_first: whether the batch stands before time in input and output.
+        dropout: between layers, in training.
+        bidirectional: also read from the end; the two halves are concatenated.
+        temperature: initial τ.
+        learn_temperature: whether τ is trained.
+        mode: ``soft`` (the paper's), ``straight_through`` (hard states, soft gradient) or ``deterministic`` (no
+            noise, a state-regularised RNN). Sampling goes on in eval mode: it is the model.
+        readout: ``state`` returns h_t, a mixture of states; ``cell`` returns u_t, what the cell computed.
+        initial: h_0, ``zeros`` or the ``first`` state.
+        peephole: let the gates see the memory.
+        device: where the weights live.
+        dtype: of the weights. With bfloat16 the recurrence itself runs in float32.
+
+    Example:
+        >>> layer = STTauLSTM(8, 32, num_states=5, batch_first=True)
+        >>> output, (h_n, c_n) = layer(torch.randn(4, 10, 8))
+        >>> output.shape, h_n.shape, c_n.shape
+        (torch.Size([4, 10, 32]), torch.Size([1, 4, 32]), torch.Size([1, 4, 32]))
+        >>> layer.temperature.item(), layer.states.shape
+        (1.0, torch.Size([5, 32]))
+    """
+
+    cell: ClassVar[Cell] = "lstm"
+    _gates: ClassVar[int] = 4
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        state: tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | None = None,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
+        """Run the layer as ``nn.LSTM`` does.
+
+        Args:
+            input: (time, batch, features), batch first if so made, (time, features), or a PackedSequence.
+            state: (h_0, c_0), each (layers · directions, batch, d).
+            lengths: (batch,) valid steps of padded input; a PackedSequence brings its own.
+            noise: names the draws; fresh ones, from PyTorch's generator, without it.
+            mode: overrides the layer's mode for this call.
+        """
+        hidden, memory = (None, None) if state is None else state
+        output, h_n, c_n = self._call(input, hidden, memory, lengths, noise, mode)
+        assert c_n is not None
+        return output, (h_n, c_n)
+
+
+class STTauGRU(FiniteStateRNN):
+    """A GRU whose hidden state is drawn, at every step, from k learnable states.
+
+    Arguments, shapes and results are those of ``nn.GRU``, in its reset-after form; ``num_states`` stands third. The
+    other arguments are those of :class:`STTauLSTM`, and ``mode="exact"`` is possible: the layer then carries the exact
+    law π_t over its states instead of a sample, returns the mean state π_t S, and a model trains on the path sum.
+
+    Example:
+        >>> layer = STTauGRU(3, 16, num_states=4, batch_first=True, mode="exact")
+        >>> x = torch.randn(2, 5, 3)
+        >>> output, h_n = layer(x)
+        >>> output.shape, h_n.shape
+        (torch.Size([2, 5, 16]), torch.Size([1, 2, 16]))
+        >>> layer.state_distribution(x).sum(-1).allclose(torch.ones(2, 5))
+        True
+    """
+
+    cell: ClassVar[Cell] = "gru"
+    _gates: ClassVar[int] = 3
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Run the layer as ``nn.GRU`` does; arguments as in :meth:`STTauLSTM.forward`, ``state`` is h_0."""
+        output, h_n, _ = self._call(input, state, None, lengths, noise, mode)
+        return output, h_n

@@ -1,0 +1,422 @@
+"""Whole networks: an embedding or features, a recurrent layer, a dense head; and their saved form."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from sttau.checks import check_inputs, check_labels, check_targets
+from sttau.engine import Noise, exact
+from sttau.layers import LAYERS, FiniteStateRNN, LayerMode
+
+_FORMAT = "sttau.model"
+_VERSION = 1
+
+Layer = FiniteStateRNN | nn.LSTM | nn.GRU
+
+
+class Chain(NamedTuple):
+    """A batch of sequences as Markov chains over the layer's states: what exact inference works on."""
+
+    first: Tensor  # (batch, k): π_1
+    matrices: Tensor  # (batch, time - 1, k, k): A_2 … A_T
+    laws: Tensor  # (batch, time, k): π_t
+
+
+class SequenceModel(nn.Module):
+    """What classifiers and regressors share: reading a batch of sequences, saving and loading.
+
+    Models take (batch, time, features), or (batch, time) token ids where they have an embedding, whatever the layer's
+    own ``batch_first``; ``lengths`` tells how many steps of each padded sequence are valid.
+    """
+
+    def __init__(self, layer: Layer, outputs: int, embedding: nn.Embedding | None = None) -> None:
+        super().__init__()
+        if not isinstance(layer, Layer):
+            raise TypeError(f"layer must be one of {', '.join(LAYERS)}, got {type(layer).__name__}")
+        if getattr(layer, "proj_size", 0):
+            raise ValueError("layers with proj_size are not supported; choose hidden_size instead")
+        if embedding is not None and embedding.embedding_dim != layer.input_size:
+            raise ValueError(
+                f"embedding gives {embedding.embedding_dim} features, but the layer's input_size is {layer.input_size}"
+            )
+        self.embedding = embedding
+        self.layer: Layer = layer
+        self.head = nn.Linear(
+            layer.hidden_size * (2 if layer.bidirectional else 1),
+            outputs,
+            device=layer.weight_ih_l0.device,
+            dtype=layer.weight_ih_l0.dtype,
+        )
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether two runs over the same sequence can differ."""
+        return isinstance(self.layer, FiniteStateRNN) and self.layer.mode in ("soft", "straight_through")
+
+    def check(self, inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
+        """Raise a clear error if the model cannot read this batch; return the lengths as int64."""
+        if self.embedding is not None:
+            return check_inputs(inputs, lengths, features=None, tokens=self.embedding.num_embeddings)
+        return check_inputs(inputs, lengths, features=self.layer.input_size, tokens=None)
+
+    @abstractmethod
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Raise a clear error if these are not targets for ``batch`` sequences; return them in the loss's form."""
+
+    @abstractmethod
+    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Mean loss of a batch, with fresh noise."""
+
+    def _exactly(self, mode: LayerMode | None) -> bool:
+        """Whether this call sums over paths; checks that ``mode`` makes sense for the layer."""
+        if not isinstance(self.layer, FiniteStateRNN):
+            if mode not in (None, "deterministic"):
+                raise ValueError(f"mode={mode!r} needs a finite-state layer; {type(self.layer).__name__} has no states")
+            return False
+        return (mode or self.layer.mode) == "exact"
+
+    def _read(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None,
+        noise: Noise | None,
+        mode: LayerMode | None,
+        per_step: bool,
+    ) -> Tensor:
+        """Features after the last valid step, (rows, directions · d), or after each: (rows, time, directions · d)."""
+        layer = self.layer
+        if per_step and layer.bidirectional:
+            raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
+        x = self.embedding(inputs) if self.embedding is not None else inputs.to(self.head.weight.dtype)
+        if lengths is not None:
+            lengths = lengths.to(x.device)
+            beyond = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+            x = x.masked_fill(beyond[:, :, None], 0.0)
+        if isinstance(layer, FiniteStateRNN):
+            outputs = layer.features(x, lengths, noise=noise, mode=mode)
+        elif lengths is not None and layer.bidirectional:
+            packed = pack_padded_sequence(_batch_first(layer, x), lengths.cpu(), layer.batch_first, enforce_sorted=False)
+            padded, _ = pad_packed_sequence(layer(packed)[0], layer.batch_first, total_length=x.shape[1])
+            outputs = _batch_first(layer, padded)
+        else:  # one direction: steps beyond a sequence's end cannot change what came before
+            outputs = _batch_first(layer, layer(_batch_first(layer, x))[0])
+        if per_step:
+            return outputs
+        rows = torch.arange(len(outputs), device=x.device)
+        last = (
+            torch.full_like(rows, outputs.shape[1] - 1)
+            if lengths is None
+            else lengths.repeat(len(outputs) // len(lengths)) - 1
+        )
+        size = layer.hidden_size
+        ends = [outputs[rows, last, :size]]
+        if layer.bidirectional:
+            ends.append(outputs[:, 0, size:])
+        return torch.cat(ends, dim=-1)
+
+    def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
+        """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
+
+        With an embedding and more tokens than the vocabulary has entries, the matrices are made once for each entry.
+        """
+        layer = self.layer
+        if not isinstance(layer, FiniteStateRNN):
+            raise ValueError(f"exact inference needs a finite-state layer; {type(layer).__name__} has no states")
+        layer.check_exact()
+        if self.embedding is None:
+            first, matrices = layer.chain(inputs.to(self.head.weight.dtype), lengths)
+        else:
+            if lengths is not None:
+                beyond = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
+                inputs = inputs.masked_fill(beyond, 0)
+            if inputs.numel() > self.embedding.num_embeddings:
+                symbols = self.embedding.weight
+                first = layer.first_distribution(symbols)[inputs[:, 0]]
+                matrices = layer.transition_matrices(symbols)[inputs[:, 1:]]
+            else:
+                first, matrices = layer.chain(self.embedding(inputs))
+        return Chain(first, matrices, exact.state_distribution(first, matrices, lengths))
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of the class besides layer and embedding."""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to one safetensors file whose header holds the configuration as JSON. Atomic.
+
+        Returns:
+            The path written.
+        """
+        path = Path(path)
+        config = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "model": type(self).__name__,
+            "arguments": self._arguments(),
+            "layer": {"type": _layer_name(self.layer), "arguments": _layer_config(self.layer)},
+            "embedding": None
+            if self.embedding is None
+            else {
+                "num_embeddings": self.embedding.num_embeddings,
+                "embedding_dim": self.embedding.embedding_dim,
+                "padding_idx": self.embedding.padding_idx,
+            },
+            "dtype": str(self.head.weight.dtype).removeprefix("torch."),
+        }
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            save_file(tensors, part, metadata={"sttau": json.dumps(config, sort_keys=True)})
+            os.replace(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return path
+
+
+class SequenceClassifier(SequenceModel):
+    """Class probabilities for a sequence: embedding or features, recurrent layer, dense head, softmax.
+
+    Args:
+        layer: an ST-τ layer, or ``nn.LSTM`` / ``nn.GRU``.
+        num_classes: at least 2.
+        embedding: for token ids; features without it.
+
+    Example:
+        >>> from sttau import STTauLSTM
+        >>> model = SequenceClassifier(STTauLSTM(8, 32, num_states=5), num_classes=3)
+        >>> model(torch.randn(4, 10, 8), lengths=torch.tensor([10, 7, 3, 1])).shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(self, layer: Layer, num_classes: int, embedding: nn.Embedding | None = None) -> None:
+        if num_classes < 2:
+            raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+        super().__init__(layer, num_classes, embedding)
+        self.num_classes = num_classes
+
+    def forward(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        per_step: bool = False,
+    ) -> Tensor:
+        """Logits (rows, classes), or (rows, time, classes) with one prediction after every step.
+
+        In exact mode the logits are log p(y | x) of the path sum: their softmax is p, as for any logits.
+        """
+        if self._exactly(mode):
+            laws = self.chain(inputs, lengths).laws
+            laws = laws if per_step else laws[:, -1]
+            tiny = torch.finfo(laws.dtype).tiny
+            return (laws.clamp_min(tiny).log()[..., None] + self.state_logits()).logsumexp(dim=-2)
+        logits: Tensor = self.head(self._read(inputs, lengths, noise, mode, per_step))
+        return logits
+
+    def state_logits(self) -> Tensor:
+        """log q(y | s_j) for each state: (k, classes)."""
+        if not isinstance(self.layer, FiniteStateRNN):
+            raise ValueError(f"{type(self.layer).__name__} has no states")
+        logits: Tensor = self.head(self.layer.states)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Labels must be whole numbers 0 … num_classes - 1, one a sequence."""
+        return check_labels(targets, batch, self.num_classes)
+
+    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy."""
+        return F.cross_entropy(self(inputs, lengths), targets)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes}
+
+
+class Gaussian(NamedTuple):
+    """A regressor's answer: a mean and, where the model has a head for it, a variance."""
+
+    mean: Tensor
+    variance: Tensor | None
+
+
+class SequenceRegressor(SequenceModel):
+    """Real numbers for a sequence, with or without a predicted variance.
+
+    Args:
+        layer: an ST-τ layer, or ``nn.LSTM`` / ``nn.GRU``.
+        num_outputs: numbers predicted for a sequence.
+        variance: also predict the noise of the data, trained with the Gaussian likelihood; else squared error.
+        embedding: for token ids; features without it.
+
+    Example:
+        >>> from sttau import STTauGRU
+        >>> model = SequenceRegressor(STTauGRU(2, 16, num_states=4), variance=True)
+        >>> mean, variance = model(torch.randn(4, 10, 2))
+        >>> mean.shape, bool((variance > 0).all())
+        (torch.Size([4, 1]), True)
+    """
+
+    def __init__(
+        self, layer: Layer, num_outputs: int = 1, variance: bool = False, embedding: nn.Embedding | None = None
+    ) -> None:
+        if num_outputs < 1:
+            raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
+        super().__init__(layer, num_outputs * (2 if variance else 1), embedding)
+        self.num_outputs = num_outputs
+        self.variance = variance
+
+    def forward(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        per_step: bool = False,
+    ) -> Gaussian:
+        """Mean and variance, each (rows, outputs), or (rows, time, outputs) with ``per_step``.
+
+        In exact mode they are the mean and variance of the mixture over states: with a variance head the variance
+        holds the noise of the data and the spread of the means, without it there is none.
+        """
+        if not self._exactly(mode):
+            return self._split(self.head(self._read(inputs, lengths, noise, mode, per_step)))
+        laws = self.chain(inputs, lengths).laws
+        laws = laws if per_step else laws[:, -1]
+        mean, variance = self.state_outputs()
+        middle = laws @ mean
+        if variance is None:
+            return Gaussian(middle, None)
+        return Gaussian(middle, laws @ variance + (laws @ mean.square() - middle.square()).clamp_min(0))
+
+    def state_outputs(self) -> Gaussian:
+        """The answer in each state: (k, outputs)."""
+        if not isinstance(self.layer, FiniteStateRNN):
+            raise ValueError(f"{type(self.layer).__name__} has no states")
+        outputs: Tensor = self.head(self.layer.states)
+        return self._split(outputs.to(torch.promote_types(outputs.dtype, torch.float32)))
+
+    def _split(self, outputs: Tensor) -> Gaussian:
+        if not self.variance:
+            return Gaussian(outputs, None)
+        mean, raw = outputs.chunk(2, dim=-1)
+        return Gaussian(mean, F.softplus(raw) + 1e-6)
+
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Targets must be finite numbers, (batch,) or (batch, num_outputs)."""
+        return check_targets(targets, batch, self.num_outputs)
+
+    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Mean squared error, or mean Gaussian negative log-likelihood with a variance head."""
+        mean, variance = self(inputs, lengths)
+        if variance is None:
+            return F.mse_loss(mean, targets)
+        return F.gaussian_nll_loss(mean, targets, variance, full=True)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"num_outputs": self.num_outputs, "variance": self.variance}
+
+
+_MODELS: dict[str, type[SequenceModel]] = {
+    "SequenceClassifier": SequenceClassifier,
+    "SequenceRegressor": SequenceRegressor,
+}
+
+
+def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Any:
+    """Load a model that ``save`` wrote.
+
+    Nothing in the file is executed. Pickles, foreign files, other format versions and weights that do not fit the
+    configuration are refused with the reason.
+
+    Returns:
+        A :class:`SequenceClassifier` or :class:`SequenceRegressor` in eval mode.
+
+    Example:
+        >>> import tempfile
+        >>> from sttau import STTauLSTM
+        >>> model = SequenceClassifier(STTauLSTM(8, 32, num_states=5), num_classes=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = load(model.save(f"{folder}/model.safetensors"))
+        >>> bool((again.layer.states == model.layer.states).all())
+        True
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no model file at {path}")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start[:2] == b"PK" or start[:1] == b"\x80":
+        raise ValueError(
+            f"{path} is a pickle (torch.save), which can run any code when it is loaded. "
+            "sttau reads only files written by model.save(path)."
+        )
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as opened:
+            config = json.loads((opened.metadata() or {}).get("sttau", "null"))
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        raise ValueError(f"{path} is a safetensors file, but not a model written by sttau")
+    if config["version"] != _VERSION:
+        raise ValueError(
+            f"{path} has format version {config['version']}; this sttau reads version {_VERSION}. Update sttau."
+        )
+    model = _build(config).to(device=device, dtype=getattr(torch, config["dtype"]))
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
+    if expected != found:
+        wrong = [
+            f"{name}: expected {expected.get(name, 'nothing')}, found {found.get(name, 'nothing')}"
+            for name in sorted(expected.keys() | found.keys())
+            if expected.get(name) != found.get(name)
+        ]
+        raise ValueError(f"the weights in {path} do not fit its configuration; " + "; ".join(wrong))
+    model.load_state_dict(tensors)
+    return model.eval()
+
+
+def _build(config: dict[str, Any]) -> SequenceModel:
+    try:
+        layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
+        embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
+        return _MODELS[config["model"]](layer, embedding=embedding, **config["arguments"])  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the model's configuration is not valid: {error}") from error
+
+
+def _layer_name(layer: nn.Module) -> str:
+    for name, kind in LAYERS.items():
+        if type(layer) is kind:
+            return name
+    raise TypeError(f"a model on {type(layer).__name__} cannot be saved: only {', '.join(LAYERS)} can be named in a file")
+
+
+def _layer_config(layer: Layer) -> dict[str, Any]:
+    if isinstance(layer, FiniteStateRNN):
+        return layer.config()
+    names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    return {name: getattr(layer, name) for name in names}
+
+
+def _batch_first(layer: nn.LSTM | nn.GRU, x: Tensor) -> Tensor:
+    """Between (batch, time, ·) and the layer's own layout; the same swap leads there and back."""
+    return x if layer.batch_first else x.transpose(0, 1)
