@@ -1,5 +1,6 @@
 """Recurrent networks that know when they do not know."""
 
+from sttau import automata, calibration, data, ood, training
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.layers import StateRegularizedGRU, StateRegularizedLSTM, STTauGRU, STTauLSTM
 from sttau.models import SequenceClassifier, SequenceRegressor, load
@@ -13,7 +14,12 @@ __all__ = [
     "SequenceRegressor",
     "StateRegularizedGRU",
     "StateRegularizedLSTM",
+    "automata",
+    "calibration",
+    "data",
     "load",
+    "ood",
     "predict",
+    "training",
 ]
 __version__ = "0.1.0"

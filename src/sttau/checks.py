@@ -19,8 +19,11 @@ def as_tensor(name: str, value: Any) -> Tensor:
         ) from error
 
 
-def check_lengths(lengths: Tensor | None, batch: int, time: int) -> Tensor | None:
-    """Return lengths as int64 after checking that each is in 1 … time."""
+def check_lengths(lengths: Tensor | None, batch: int, time: int, *, values: bool = True) -> Tensor | None:
+    """Return lengths as int64 after checking their shape and, with ``values``, that each is in 1 … time.
+
+    Looking at values on a GPU would make every call wait for it; leave that to the edges.
+    """
     if lengths is None:
         return None
     if lengths.is_floating_point() or lengths.dtype == torch.bool:
@@ -28,6 +31,8 @@ def check_lengths(lengths: Tensor | None, batch: int, time: int) -> Tensor | Non
     if tuple(lengths.shape) != (batch,):
         raise ValueError(f"lengths must have shape ({batch},), one number a sequence, got {tuple(lengths.shape)}")
     lengths = lengths.to(torch.int64)
+    if not values:
+        return lengths
     low, high = int(lengths.min()), int(lengths.max())
     if low < 1:
         where = int(lengths.argmin())

@@ -64,6 +64,15 @@ class SequenceModel(nn.Module):
         """Whether two runs over the same sequence can differ."""
         return isinstance(self.layer, FiniteStateRNN) and self.layer.mode in ("soft", "straight_through")
 
+    @property
+    def finite_state_layer(self) -> FiniteStateRNN:
+        """The layer, where it has states; an error that says so where it has none."""
+        if not isinstance(self.layer, FiniteStateRNN):
+            raise ValueError(
+                f"this needs a finite-state layer, such as STTauGRU; {type(self.layer).__name__} has no states"
+            )
+        return self.layer
+
     def check(self, inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
         """Raise a clear error if the model cannot read this batch; return the lengths as int64."""
         if self.embedding is not None:
@@ -106,7 +115,9 @@ class SequenceModel(nn.Module):
         if isinstance(layer, FiniteStateRNN):
             outputs = layer.features(x, lengths, noise=noise, mode=mode)
         elif lengths is not None and layer.bidirectional:
-            packed = pack_padded_sequence(_batch_first(layer, x), lengths.cpu(), layer.batch_first, enforce_sorted=False)
+            packed = pack_padded_sequence(
+                _batch_first(layer, x), lengths.cpu(), layer.batch_first, enforce_sorted=False
+            )
             padded, _ = pad_packed_sequence(layer(packed)[0], layer.batch_first, total_length=x.shape[1])
             outputs = _batch_first(layer, padded)
         else:  # one direction: steps beyond a sequence's end cannot change what came before
@@ -232,9 +243,7 @@ class SequenceClassifier(SequenceModel):
 
     def state_logits(self) -> Tensor:
         """log q(y | s_j) for each state: (k, classes)."""
-        if not isinstance(self.layer, FiniteStateRNN):
-            raise ValueError(f"{type(self.layer).__name__} has no states")
-        logits: Tensor = self.head(self.layer.states)
+        logits: Tensor = self.head(self.finite_state_layer.states)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
@@ -274,7 +283,11 @@ class SequenceRegressor(SequenceModel):
     """
 
     def __init__(
-        self, layer: Layer, num_outputs: int = 1, variance: bool = False, embedding: nn.Embedding | None = None
+        self,
+        layer: Layer,
+        num_outputs: int = 1,
+        variance: bool = False,
+        embedding: nn.Embedding | None = None,
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
@@ -308,9 +321,7 @@ class SequenceRegressor(SequenceModel):
 
     def state_outputs(self) -> Gaussian:
         """The answer in each state: (k, outputs)."""
-        if not isinstance(self.layer, FiniteStateRNN):
-            raise ValueError(f"{type(self.layer).__name__} has no states")
-        outputs: Tensor = self.head(self.layer.states)
+        outputs: Tensor = self.head(self.finite_state_layer.states)
         return self._split(outputs.to(torch.promote_types(outputs.dtype, torch.float32)))
 
     def _split(self, outputs: Tensor) -> Gaussian:
@@ -362,8 +373,8 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
     if not path.is_file():
         raise FileNotFoundError(f"no model file at {path}")
     with path.open("rb") as file:
-        start = file.read(4)
-    if start[:2] == b"PK" or start[:1] == b"\x80":
+        start = file.read(9)
+    if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):  # safetensors: 8 bytes of size, then JSON
         raise ValueError(
             f"{path} is a pickle (torch.save), which can run any code when it is loaded. "
             "sttau reads only files written by model.save(path)."
@@ -407,7 +418,9 @@ def _layer_name(layer: nn.Module) -> str:
     for name, kind in LAYERS.items():
         if type(layer) is kind:
             return name
-    raise TypeError(f"a model on {type(layer).__name__} cannot be saved: only {', '.join(LAYERS)} can be named in a file")
+    raise TypeError(
+        f"a model on {type(layer).__name__} cannot be saved: only {', '.join(LAYERS)} can be named in a file"
+    )
 
 
 def _layer_config(layer: Layer) -> dict[str, Any]:

@@ -123,7 +123,8 @@ class Noise:
         key = (self.seed & _MASK, (self.seed >> 32) & _MASK)
         words = torch.broadcast_tensors(*philox(counter, key))
         bits = torch.stack(words, dim=-1).flatten(-2)[..., :states]
-        return -(-uniform(bits, dtype).log()).log()
+        fine = torch.promote_types(dtype, torch.float32)  # half precision would round u up to 1 and γ to infinity
+        return (-(-uniform(bits, fine).log()).log()).to(dtype)
 
 
 def fingerprint(inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -144,7 +145,7 @@ def fingerprint(inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
     else:
         bits = inputs.to(torch.int64)
     bits = bits.reshape(*inputs.shape[:2], -1)
-    batch, time, features = bits.shape
+    _, time, features = bits.shape
     place = torch.arange(1, time * features + 1, device=inputs.device).reshape(time, features)
     mixed = _mix((bits & _MASK) ^ _mix(place & _MASK))
     if lengths is not None:

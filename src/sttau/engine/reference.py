@@ -126,9 +126,7 @@ def run(
     )
 
 
-def _draws(
-    noise: Noise | None, mode: Mode, order: range, states: int, dtype: torch.dtype
-) -> Iterator[Tensor | None]:
+def _draws(noise: Noise | None, mode: Mode, order: range, states: int, dtype: torch.dtype) -> Iterator[Tensor | None]:
     """Yield γ_t, of shape (rows, k), for every step in reading order, made in blocks of bounded size."""
     if mode == "deterministic":
         yield from repeat(None, len(order))

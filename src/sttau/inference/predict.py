@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -183,7 +184,7 @@ def predict(
     if chunk_size is None:
         width = model.layer.num_layers * 5 * model.layer.hidden_size
         if mode == "exact":
-            width = 4 * model.layer.num_states**2
+            width = 4 * model.finite_state_layer.num_states**2
         chunk_size = max(1, _CHUNK_NUMBERS // (time * width))
     elif chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
@@ -212,7 +213,7 @@ def _choose(model: SequenceModel, inference: str) -> LayerMode | None:
     if not isinstance(model.layer, FiniteStateRNN):
         if inference not in ("auto", "deterministic"):
             raise ValueError(
-                f"inference={inference!r} needs a finite-state layer; {type(model.layer).__name__} has no states to draw"
+                f"inference={inference!r} needs a finite-state layer; {type(model.layer).__name__} has no states"
             )
         return None
     mode = model.layer.mode if inference == "auto" else _MODES[inference]
@@ -221,9 +222,7 @@ def _choose(model: SequenceModel, inference: str) -> LayerMode | None:
     return mode
 
 
-def _noises(
-    names: Tensor, runs: int, seed: int, at_once: int, mode: LayerMode | None
-) -> Iterator[Noise | None]:
+def _noises(names: Tensor, runs: int, seed: int, at_once: int, mode: LayerMode | None) -> Iterator[Noise | None]:
     """Noise for all runs over a chunk of sequences, ``at_once`` runs at a time."""
     if mode in (None, "deterministic"):
         yield None
@@ -289,7 +288,8 @@ def entropy(probabilities: Tensor) -> Tensor:
         >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).tolist()
         [1.0, 0.0]
     """
-    return torch.special.entr(probabilities).sum(-1).clamp_min(0) / torch.log(torch.tensor(2.0)).item()
+    nats: Tensor = torch.special.entr(probabilities)
+    return nats.sum(-1).clamp_min(0) / math.log(2)
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -313,9 +313,7 @@ def _hold(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
     return {name: hold(name, value) for name, value in part.items()}
 
 
-def _join(
-    model: SequenceModel, parts: list[dict[str, Tensor]], inference: str
-) -> Prediction | RegressionPrediction:
+def _join(model: SequenceModel, parts: list[dict[str, Tensor]], inference: str) -> Prediction | RegressionPrediction:
     """Put the chunks together again."""
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     if "samples" in whole:

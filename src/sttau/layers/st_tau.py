@@ -1,7 +1,8 @@
-"""ST-τ recurrent layers: ``nn.LSTM`` and ``nn.GRU`` whose hidden state is drawn from k learnable states (paper §2.2)."""
+"""ST-τ layers: ``nn.LSTM`` and ``nn.GRU`` whose hidden state is drawn from k learnable states (paper §2.2)."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -11,10 +12,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sttau import engine
+from sttau.checks import check_lengths
 from sttau.engine import Cell, Noise, Readout, Weights, exact
 
 LayerMode = Literal["soft", "straight_through", "exact", "deterministic"]
 Initial = Literal["zeros", "first"]
+
+_STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
 
 
 class FiniteStateRNN(nn.Module):
@@ -48,7 +52,11 @@ class FiniteStateRNN(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+        for name, size in (
+            ("input_size", input_size),
+            ("hidden_size", hidden_size),
+            ("num_layers", num_layers),
+        ):
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
         if num_states < 2:
@@ -111,6 +119,11 @@ class FiniteStateRNN(nn.Module):
         return 2 if self.bidirectional else 1
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights, and so of input and output."""
+        return cast(Tensor, self.states_l0).dtype
+
+    @property
     def temperature(self) -> Tensor:
         """τ, positive: a scalar; for several layers or directions a vector, in the order of ``h_n``."""
         values = [weights.temperature for weights in self._all_weights()]
@@ -126,18 +139,19 @@ class FiniteStateRNN(nn.Module):
         """Draw all weights anew.
 
         Weights are uniform in ±1/√d as in ``nn.LSTM``; biases are zero, but 1 for an LSTM's forget gate (Jozefowicz et
-        al., 2015), so that memory survives before it is trained. States start orthogonal with rows of length √d: they
-        are as different as k vectors can be, their entries have the size of a saturated cell's, and the logits S·u are
-        of the size of the Gumbel noise they compete with. τ starts at the given temperature.
+        al., 2015), so that memory survives before it is trained. States start orthogonal, as different as k vectors can
+        be, with rows of length 2: a cell that keeps its state s_i half way (u ≈ s_i / 2) then gives it the logit 2
+        and the others 0, so that staying is likely but Gumbel noise (standard deviation 1.28) still moves it. Much
+        shorter rows forget at every step, much longer ones freeze, and both learn slowly. τ starts at its given value.
         """
         d = self.hidden_size
         bound = 1 / math.sqrt(d)
         for name, parameter in self.named_parameters():
             if name.startswith("states"):
                 exactly = torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32))
-                nn.init.orthogonal_(exactly, gain=math.sqrt(d))
+                nn.init.orthogonal_(exactly)
                 with torch.no_grad():
-                    parameter.copy_(exactly)
+                    parameter.copy_(_STATE_LENGTH * F.normalize(exactly, dim=-1))  # with k > d rows are shorter than 1
             elif name.startswith("weight"):
                 nn.init.uniform_(parameter, -bound, bound)
             elif name.startswith("bias"):
@@ -169,10 +183,12 @@ class FiniteStateRNN(nn.Module):
 
     def extra_repr(self) -> str:
         """Show the sizes, and every option that is not the default."""
-        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
-        defaults |= {"temperature": 1.0, "learn_temperature": True, "mode": "soft", "readout": "state"}
-        defaults |= {"initial": "zeros", "peephole": False}
-        options = [f"{k}={v!r}" for k, v in self.config().items() if k in defaults and v != defaults[k]]
+        defaults = inspect.signature(type(self)).parameters
+        options = [
+            f"{name}={value!r}"
+            for name, value in self.config().items()
+            if defaults[name].default is not inspect.Parameter.empty and value != defaults[name].default
+        ]
         return ", ".join([f"{self.input_size}, {self.hidden_size}, {self.num_states}", *options])
 
     # -- running it --------------------------------------------------------------------------------------------------
@@ -216,11 +232,17 @@ class FiniteStateRNN(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """All layers and directions over (batch, time, features): output, h_n, c_n and the last layer's α."""
         mode = self.mode if mode is None else mode
+        if mode not in get_args(LayerMode):
+            raise ValueError(f"mode must be one of {', '.join(map(repr, get_args(LayerMode)))}, got {mode!r}")
         batch = inputs.shape[0]
+        if inputs.dtype != self.dtype:
+            raise TypeError(f"input is {inputs.dtype}, but the layer's weights are {self.dtype}; convert one of them")
         if inputs.shape[-1] != self.input_size:
             raise ValueError(f"input has {inputs.shape[-1]} features a step, but input_size is {self.input_size}")
         if batch == 0 or inputs.shape[1] == 0:
             raise ValueError(f"input is empty: {batch} sequences of {inputs.shape[1]} steps")
+        if lengths is not None:
+            lengths = check_lengths(lengths, batch, inputs.shape[1], values=lengths.device.type == "cpu")
         if mode == "exact":
             self.check_exact()
             law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
@@ -364,6 +386,7 @@ class FiniteStateRNN(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """π_1, of shape (batch, k), and A_2 … A_T, of shape (batch, time - 1, k, k)."""
         if lengths is not None:
+            check_lengths(lengths, *inputs.shape[:2], values=lengths.device.type == "cpu")
             beyond = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
             inputs = inputs.masked_fill(beyond[:, :, None], 0.0)
         return self.first_distribution(inputs[:, 0], hidden), self.transition_matrices(inputs[:, 1:])
@@ -442,7 +465,7 @@ class STTauLSTM(FiniteStateRNN):
     def forward(
         self,
         input: Tensor | PackedSequence,
-        state: tuple[Tensor, Tensor] | None = None,
+        hx: tuple[Tensor, Tensor] | None = None,
         *,
         lengths: Tensor | None = None,
         noise: Noise | None = None,
@@ -452,12 +475,14 @@ class STTauLSTM(FiniteStateRNN):
 
         Args:
             input: (time, batch, features), batch first if so made, (time, features), or a PackedSequence.
-            state: (h_0, c_0), each (layers · directions, batch, d).
+            hx: (h_0, c_0), each (layers · directions, batch, d).
             lengths: (batch,) valid steps of padded input; a PackedSequence brings its own.
             noise: names the draws; fresh ones, from PyTorch's generator, without it.
             mode: overrides the layer's mode for this call.
         """
-        hidden, memory = (None, None) if state is None else state
+        if hx is not None and not (isinstance(hx, tuple) and len(hx) == 2):
+            raise TypeError(f"hx must be the pair (h_0, c_0), got {type(hx).__name__}")
+        hidden, memory = (None, None) if hx is None else hx
         output, h_n, c_n = self._call(input, hidden, memory, lengths, noise, mode)
         assert c_n is not None
         return output, (h_n, c_n)
@@ -468,7 +493,8 @@ class STTauGRU(FiniteStateRNN):
 
     Arguments, shapes and results are those of ``nn.GRU``, in its reset-after form; ``num_states`` stands third. The
     other arguments are those of :class:`STTauLSTM`, and ``mode="exact"`` is possible: the layer then carries the exact
-    law π_t over its states instead of a sample, returns the mean state π_t S, and a model trains on the path sum.
+    law π_t over its states instead of a sample, returns the mean state π_t S, and a model trains on the path sum. Its
+    h_n is the mean state, which is not where the sequence stands: it cannot be handed on to continue an exact run.
 
     Example:
         >>> layer = STTauGRU(3, 16, num_states=4, batch_first=True, mode="exact")
@@ -486,12 +512,12 @@ class STTauGRU(FiniteStateRNN):
     def forward(
         self,
         input: Tensor | PackedSequence,
-        state: Tensor | None = None,
+        hx: Tensor | None = None,
         *,
         lengths: Tensor | None = None,
         noise: Noise | None = None,
         mode: LayerMode | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Run the layer as ``nn.GRU`` does; arguments as in :meth:`STTauLSTM.forward`, ``state`` is h_0."""
-        output, h_n, _ = self._call(input, state, None, lengths, noise, mode)
+        """Run the layer as ``nn.GRU`` does; arguments as in :meth:`STTauLSTM.forward`, ``hx`` is h_0."""
+        output, h_n, _ = self._call(input, hx, None, lengths, noise, mode)
         return output, h_n

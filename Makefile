@@ -1,0 +1,43 @@
+# Two commands do everything:  make quickstart   and   make test
+# PYTHON may name another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+READY   = $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test lint tests setup clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+quickstart: $(READY)  ## set up, train, and write quickstart/report.html (about two minutes the first time)
+	@$(BIN)/sttau quickstart --out quickstart
+
+test: lint tests  ## set up and run everything CI runs: linters, types, room order, tests, doctests
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+tests: $(READY)
+	@$(BIN)/pytest -n 2
+
+setup: $(READY)  ## set up the environment only
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.10 or newer (3.11 is tested)."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "sttau needs Python 3.10 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "Python's venv module is missing: install it (Debian and Ubuntu: apt install python3-venv)."; rm -rf $(VENV); exit 1; }
+	@echo "Installing sttau and its dependencies into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
+	  echo "Packages could not be installed: is there a network connection to a Python package index? The lines above tell more."; exit 1; }
+	@touch $@
+
+clean:  ## remove the environment, caches and the quickstart's output
+	rm -rf $(VENV) quickstart .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,5 @@
+"""``python -m sttau``."""
+
+from sttau.cli import app
+
+app()

@@ -1,0 +1,7 @@
+"""Automata: languages, extraction from networks, comparison."""
+
+from sttau.automata.comparison import Equivalence, compare
+from sttau.automata.extraction import ExtractedDFA, extract_dfa
+from sttau.automata.languages import tomita
+
+__all__ = ["Equivalence", "ExtractedDFA", "compare", "extract_dfa", "tomita"]

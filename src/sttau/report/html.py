@@ -1,0 +1,86 @@
+"""The quickstart's report: one self-contained HTML page and its figures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from pathlib import Path
+from statistics import mean, stdev
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from sttau.experiments.quickstart import Quickstart
+from sttau.experiments.results import Result, write_results
+from sttau.report.figures import (
+    automaton_figure,
+    foreign_figure,
+    reading_figure,
+    reliability_figure,
+)
+from sttau.report.style import METHOD_NAMES, look
+
+_COLUMNS = {"pe": "error %", "ece": "ECE %", "mce": "MCE %", "auroc": "OOD AUROC %"}
+
+
+def summary_table(results: list[Result]) -> tuple[list[str], list[list[str]]]:
+    """Mean and standard deviation over seeds of each method on the digits: header and rows, as text."""
+    rows = []
+    for method, name in METHOD_NAMES.items():
+        runs = [result for result in results if result.data == "digits" and result.method == method]
+        cells = [_spread([run.metrics[column] for run in runs]) for column in _COLUMNS]
+        rows.append([name, *cells])
+    return ["method", *_COLUMNS.values()], rows
+
+
+def _spread(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+
+
+def write_report(quickstart: Quickstart, folder: Path) -> Path:
+    """Write figures, results and ``report.html`` into a folder.
+
+    Returns:
+        The path of the page.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with look():
+        figures = {
+            "automaton": automaton_figure(quickstart.automaton),
+            "reading": reading_figure(quickstart),
+            "reliability": reliability_figure(quickstart),
+            "foreign": foreign_figure(quickstart),
+        }
+        pictures = {name: _save(figure, folder / f"{name}.png") for name, figure in figures.items()}
+    write_results(quickstart.results, folder / "results.jsonl")
+    environment = Environment(
+        loader=PackageLoader("sttau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    header, rows = summary_table(quickstart.results)
+    page = environment.get_template("quickstart.html.j2").render(
+        quickstart=quickstart,
+        automaton=quickstart.automaton,
+        pictures=pictures,
+        header=header,
+        rows=rows,
+        result=quickstart.results[0],
+    )
+    return _write(folder / "report.html", page.encode())
+
+
+def _save(figure: Figure, path: Path) -> str:
+    """Save a figure as PNG and return it as a data address, so that the page needs no other file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160)
+    _write(path, buffer.getvalue())
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _write(path: Path, content: bytes) -> Path:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    os.replace(part, path)
+    return path

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sttau.experiments.quickstart import Quickstart, Settings, run_quickstart
+from sttau.experiments.results import read_results
+from sttau.report.html import summary_table, write_report
+
+
+@pytest.fixture(scope="module")
+def small() -> Quickstart:
+    settings = Settings(grammar=1, automaton_updates=200, digit_updates=5, digit_seeds=2, samples=2, digit_hidden=8)
+    return run_quickstart(settings)
+
+
+def test_the_page_needs_no_other_file_and_no_network(small: Quickstart, tmp_path: Path) -> None:
+    page = write_report(small, tmp_path / "out").read_text("utf-8")
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert len(sources) == 4
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "http" not in re.sub(r'"data:[^"]*"', "", page)
+    assert "proved equal to the true one" in page
+
+
+def test_figures_and_results_lie_beside_the_page_and_nothing_half_written(small: Quickstart, tmp_path: Path) -> None:
+    write_report(small, tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    pictures = {"automaton.png", "reading.png", "reliability.png", "foreign.png"}
+    assert names == {"report.html", "results.jsonl"} | pictures
+    assert read_results(tmp_path / "results.jsonl") == small.results
+    for picture in pictures:
+        assert (tmp_path / picture).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_table_gives_mean_and_spread_over_seeds(small: Quickstart) -> None:
+    header, rows = summary_table(small.results)
+    assert header[0] == "method"
+    assert [row[0] for row in rows] == ["LSTM", "ST-τ LSTM"]
+    errors = [run.result.metrics["pe"] for run in small.digits if run.method == "lstm"]
+    assert rows[0][1].startswith(f"{sum(errors) / 2:.2f} ± ")

@@ -1,0 +1,196 @@
+"""Every complaint about what a user hands in names the argument, what came and what is expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, predict
+
+NAN, INF = float("nan"), float("inf")
+
+
+def reader(tokens: bool) -> SequenceClassifier:
+    """A model of two features a step, or of five tokens."""
+    return SequenceClassifier(STTauGRU(2, 4, num_states=3), 3, nn.Embedding(5, 2) if tokens else None)
+
+
+def features(*, at: tuple[int, int] | None = None, value: float = 0.0) -> torch.Tensor:
+    """Four sequences of five steps, one number of them set by hand."""
+    inputs = torch.randn(4, 5, 2)
+    if at is not None:
+        inputs[at][1] = value
+    return inputs
+
+
+def ids(*, at: tuple[int, int] | None = None, value: int = 0) -> torch.Tensor:
+    """Four sequences of five tokens, one of them set by hand."""
+    inputs = torch.randint(5, (4, 5))
+    if at is not None:
+        inputs[at] = value
+    return inputs
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        (torch.zeros(4, 5, 3), ValueError, r"inputs have 3 features a step, but the model expects 2"),
+        (torch.zeros(4, 5), ValueError, r"inputs must be \(batch, time, 2\) features, got shape \(4, 5\)"),
+        (torch.zeros(5), ValueError, r"inputs must be \(batch, time, 2\) features, got shape \(5,\)"),
+        (torch.zeros(1, 4, 5, 2), ValueError, r"inputs must be \(batch, time, 2\).*got shape \(1, 4, 5, 2\)"),
+        (torch.zeros(4, 5, 2).long(), TypeError, r"inputs must be .*floating.*got torch.int64; call .float"),
+        (torch.zeros(4, 5, 2).bool(), TypeError, r"inputs must be .*floating.*got torch.bool"),
+        (torch.zeros(0, 5, 2), ValueError, r"inputs are empty: 0 sequences of 5 steps; expected"),
+        (torch.zeros(4, 0, 2), ValueError, r"inputs are empty: 4 sequences of 0 steps; expected"),
+        (features(at=(2, 3), value=NAN), ValueError, r"inputs hold NaN or infinity.*sequence 2 at step 3"),
+        (features(at=(0, 4), value=INF), ValueError, r"inputs hold NaN or infinity.*sequence 0 at step 4"),
+        (features(at=(3, 0), value=-INF), ValueError, r"inputs hold NaN.*sequence 3 at step 0; replace"),
+        ([[[0.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]]], TypeError, r"inputs must be .*got list.*Pad .*lengths"),
+        (None, TypeError, r"inputs must be a tensor, an array or nested lists.*got NoneType"),
+        ("0101", TypeError, r"inputs must be a tensor, an array or nested lists.*got str"),
+    ],
+)
+def test_features_that_cannot_be_read_are_refused(inputs: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        predict(reader(tokens=False), inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        (
+            torch.zeros(4, 5),
+            TypeError,
+            r"inputs must be \(batch, time\) token ids.*integer.*got torch.float32",
+        ),
+        (torch.zeros(4, 5).bool(), TypeError, r"inputs must be .*token ids.*integer.*got torch.bool"),
+        (
+            torch.zeros(4, 5, 1).long(),
+            ValueError,
+            r"inputs must be \(batch, time\) token.*got shape \(4, 5, 1\)",
+        ),
+        (torch.zeros(5).long(), ValueError, r"inputs must be \(batch, time\) token.*got shape \(5,\)"),
+        (ids(at=(1, 2), value=-1), ValueError, r"inputs hold token id -1 in sequence 1 at step 2.* 0 … 4"),
+        (ids(at=(3, 4), value=5), ValueError, r"inputs hold token id 5 in sequence 3 at step 4.* 0 … 4"),
+        (torch.zeros(0, 5).long(), ValueError, r"inputs are empty: 0 sequences of 5 steps"),
+        (torch.zeros(4, 0).long(), ValueError, r"inputs are empty: 4 sequences of 0 steps"),
+        ([[1, 2], [3]], TypeError, r"inputs must be .*nested lists of equal length, got list.*Pad sequences"),
+    ],
+)
+def test_tokens_that_cannot_be_read_are_refused(inputs: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        predict(reader(tokens=True), inputs)
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["features", "tokens"])
+@pytest.mark.parametrize(
+    ("lengths", "error", "message"),
+    [
+        ([5, 3, 0, 1], ValueError, r"lengths must be at least 1, but sequence 2 has length 0; leave it out"),
+        ([5, -3, 2, 1], ValueError, r"lengths must be at least 1, but sequence 1 has length -3"),
+        ([5, 3, 2, 6], ValueError, r"lengths must not exceed the 5 steps given, but sequence 3 has length 6"),
+        ([5.0, 3.0, 2.0, 1.0], TypeError, r"lengths must be whole numbers, got torch.float32"),
+        ([True, True, True, True], TypeError, r"lengths must be whole numbers, got torch.bool"),
+        ([5, 3, 2], ValueError, r"lengths must have shape \(4,\), one number a sequence, got \(3,\)"),
+        ([[5], [3], [2], [1]], ValueError, r"lengths must have shape \(4,\).*got \(4, 1\)"),
+        (5, ValueError, r"lengths must have shape \(4,\).*got \(\)"),
+        ([[5], [3, 2]], TypeError, r"lengths must be a tensor, an array or nested lists.*got list"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(tokens: bool, lengths: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        predict(reader(tokens), ids() if tokens else features(), lengths)
+
+
+@pytest.mark.parametrize("inference", ["soft", "exact", "deterministic"])
+@pytest.mark.parametrize("value", [-1, 5, 10**12])
+def test_a_token_outside_the_vocabulary_may_stand_in_the_padding(value: int, inference: Any) -> None:
+    model, inputs, lengths = reader(tokens=True), ids(), [5, 3, 2, 4]
+    clean = predict(model, inputs, lengths, inference=inference).mean
+    inputs[1, 3] = inputs[2, 2] = inputs[3, 4] = value
+    assert torch.equal(predict(model, inputs, lengths, inference=inference).mean, clean)
+
+
+@pytest.mark.parametrize("inference", ["soft", "exact", "deterministic"])
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_a_number_that_is_not_finite_may_stand_in_the_padding(value: float, inference: Any) -> None:
+    model, inputs, lengths = reader(tokens=False), features(), [5, 3, 2, 4]
+    clean = predict(model, inputs, lengths, inference=inference).mean
+    inputs[1, 3, 0] = inputs[2, 2:] = inputs[3, 4, 1] = value
+    assert torch.equal(predict(model, inputs, lengths, inference=inference).mean, clean)
+
+
+def test_the_last_step_within_a_length_is_still_checked() -> None:
+    with pytest.raises(ValueError, match="sequence 1 at step 2"):
+        predict(reader(tokens=False), features(at=(1, 2), value=NAN), [5, 3, 5, 5])
+    with pytest.raises(ValueError, match="token id 7 in sequence 1 at step 2"):
+        predict(reader(tokens=True), ids(at=(1, 2), value=7), [5, 3, 5, 5])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8"])
+@pytest.mark.parametrize("inference", ["soft", "exact"])
+def test_tokens_of_any_integer_type_are_read_alike(dtype: str, inference: Any) -> None:
+    model, inputs = reader(tokens=True), ids()
+    narrow = inputs.numpy().astype(np.dtype(dtype))
+    assert torch.equal(
+        predict(model, narrow, inference=inference).mean, predict(model, inputs, inference=inference).mean
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_lengths_of_any_integer_type_are_read_alike(dtype: torch.dtype) -> None:
+    model, inputs = reader(tokens=False), features()
+    lengths = torch.tensor([5, 3, 2, 1])
+    checked = model.check(inputs, lengths.to(dtype))
+    assert checked is not None
+    assert checked.dtype == torch.int64
+    assert torch.equal(checked, lengths)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        ([0, 1, 3, 2], ValueError, r"labels must be in 0 … 2, but label 2 is 3"),
+        ([0, -1, 1, 2], ValueError, r"labels must be in 0 … 2, but label 1 is -1"),
+        ([0.0, 1.0, 1.0, 2.0], TypeError, r"labels must be whole numbers 0 … 2, got torch.float32"),
+        ([0, 1, 2], ValueError, r"labels must have shape \(4,\), one a sequence, got \(3,\)"),
+        ([[0], [1], [2], [1]], ValueError, r"labels must have shape \(4,\).*got \(4, 1\)"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused(labels: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        reader(tokens=False).check_targets(torch.tensor(labels), 4)
+
+
+def test_labels_come_back_as_int64() -> None:
+    labels = reader(tokens=False).check_targets(torch.tensor([0, 1, 2, 1], dtype=torch.int8), 4)
+    assert labels.dtype == torch.int64
+    assert labels.tolist() == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("targets", "outputs", "error", "message"),
+    [
+        ([[0.0], [1.0], [NAN], [2.0]], 1, ValueError, r"targets hold NaN or infinity, first in row 2; leave"),
+        ([[0.0, 1.0], [1.0, INF], [1.0, 1.0], [1.0, 1.0]], 2, ValueError, r"targets hold NaN .*row 1"),
+        ([0.0, 1.0, NAN, 2.0], 1, ValueError, r"targets hold NaN or infinity, first in row 2"),
+        ([0, 1, 2, 3], 1, TypeError, r"targets must be of a floating type, got torch.int64; call .float"),
+        ([0.0, 1.0, 2.0], 1, ValueError, r"targets must have shape \(4, 1\), got \(3, 1\)"),
+        ([0.0, 1.0, 2.0, 3.0], 2, ValueError, r"targets must have shape \(4, 2\), got \(4,\)"),
+        ([[0.0], [1.0], [2.0], [3.0]], 2, ValueError, r"targets must have shape \(4, 2\), got \(4, 1\)"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused(targets: Any, outputs: int, error: type[Exception], message: str) -> None:
+    model = SequenceRegressor(STTauGRU(2, 4, num_states=3), outputs)
+    with pytest.raises(error, match=message):
+        model.check_targets(torch.tensor(targets), 4)
+
+
+@pytest.mark.parametrize("targets", [torch.arange(4.0), torch.arange(4.0)[:, None]])
+def test_single_targets_may_be_a_vector_or_a_column(targets: torch.Tensor) -> None:
+    checked = SequenceRegressor(STTauGRU(2, 4, num_states=3)).check_targets(targets, 4)
+    assert checked.tolist() == [[0.0], [1.0], [2.0], [3.0]]
