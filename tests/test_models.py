@@ -18,7 +18,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.func import functional_call
 
-import sttau.models
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, load, predict
 from sttau.engine import Noise
 from sttau.layers import LAYERS, FiniteStateRNN
@@ -135,10 +134,8 @@ def test_the_backward_half_is_read_at_the_first_step() -> None:
 def test_only_sampling_layers_are_stochastic(mode: Any) -> None:
     stochastic = mode in ("soft", "straight_through")
     model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 3))
-    assert model.is_stochastic == stochastic
     runs = [model(batch_for(tokens=False).zero_()) for _ in range(4)]
     assert all(torch.equal(run, runs[0]) for run in runs) != stochastic
-    assert not SequenceClassifier(nn.LSTM(2, 4), 3).is_stochastic
 
 
 @pytest.mark.parametrize("mode", ["soft", "straight_through", "exact"])
@@ -482,11 +479,12 @@ def test_a_saved_file_holds_json_and_numbers_and_nothing_else(file: Path) -> Non
 def test_a_save_that_fails_half_way_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = file.read_bytes()
 
-    def half(tensors: Any, path: Path, metadata: Any) -> None:
-        Path(path).write_bytes(old[: len(old) // 2])
+    def half(self: Path, content: bytes) -> int:
+        with self.open("wb") as opened:
+            opened.write(content[: len(content) // 2])
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(sttau.models, "save_file", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(OSError, match="No space left"):
         SequenceClassifier(STTauGRU(2, 4, 3), 3).save(file)
     assert file.read_bytes() == old

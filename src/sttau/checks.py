@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.padding import valid_steps
+
 
 def as_tensor(name: str, value: Any) -> Tensor:
     """Take a tensor, a NumPy array or nested lists."""
@@ -66,9 +68,13 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
     if tokens is None and inputs.shape[2] != features:
         raise ValueError(f"inputs have {inputs.shape[2]} features a step, but the model expects {features}")
 
-    bad = ~inputs.isfinite().all(-1) if tokens is None else (inputs < 0) | (inputs >= tokens)
+    if tokens is None:
+        bad = ~inputs.isfinite().all(-1)
+    else:
+        ids = inputs.to(torch.int64)  # unsigned types know no comparison
+        bad = (ids < 0) | (ids >= tokens)
     if lengths is not None:  # what stands in the padding does not matter
-        bad = bad & (torch.arange(time, device=inputs.device) < lengths.to(inputs.device)[:, None])
+        bad = bad & valid_steps(inputs, lengths)
     if bool(bad.any()):
         row, step = (int(i) for i in bad.nonzero()[0])
         if tokens is None:

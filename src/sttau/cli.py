@@ -86,6 +86,6 @@ def quickstart(
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    console.print(f"Report: {page} ({time.perf_counter() - began:.0f} s)")
+    console.print(f"Report: {page} ({time.perf_counter() - began:.0f} s)", soft_wrap=True)
     if not automaton.equivalence:
         raise typer.Exit(1)

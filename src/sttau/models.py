@@ -11,16 +11,19 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sttau.checks import check_inputs, check_labels, check_targets
 from sttau.engine import Noise, exact
+from sttau.files import write_atomically
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode
+from sttau.padding import clear_padding
 
 _FORMAT = "sttau.model"
 _VERSION = 1
+_DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 Layer = FiniteStateRNN | nn.LSTM | nn.GRU
 
@@ -50,6 +53,8 @@ class SequenceModel(nn.Module):
             raise ValueError(
                 f"embedding gives {embedding.embedding_dim} features, but the layer's input_size is {layer.input_size}"
             )
+        if embedding is not None and embedding.max_norm is not None:
+            raise ValueError("embedding with max_norm is not supported: it changes its weights whenever it is read")
         self.embedding = embedding
         self.layer: Layer = layer
         self.head = nn.Linear(
@@ -58,11 +63,6 @@ class SequenceModel(nn.Module):
             device=layer.weight_ih_l0.device,
             dtype=layer.weight_ih_l0.dtype,
         )
-
-    @property
-    def is_stochastic(self) -> bool:
-        """Whether two runs over the same sequence can differ."""
-        return isinstance(self.layer, FiniteStateRNN) and self.layer.mode in ("soft", "straight_through")
 
     @property
     def finite_state_layer(self) -> FiniteStateRNN:
@@ -95,6 +95,13 @@ class SequenceModel(nn.Module):
             return False
         return (mode or self.layer.mode) == "exact"
 
+    def _prepared(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Token ids as int64, or features in the model's type, zero beyond each length; and the lengths beside them."""
+        inputs = inputs.to(self.head.weight.dtype if self.embedding is None else torch.int64)
+        if lengths is None:
+            return inputs, None
+        return clear_padding(inputs, lengths), lengths.to(inputs.device)
+
     def _read(
         self,
         inputs: Tensor,
@@ -107,11 +114,8 @@ class SequenceModel(nn.Module):
         layer = self.layer
         if per_step and layer.bidirectional:
             raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
-        x = self.embedding(inputs) if self.embedding is not None else inputs.to(self.head.weight.dtype)
-        if lengths is not None:
-            lengths = lengths.to(x.device)
-            beyond = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
-            x = x.masked_fill(beyond[:, :, None], 0.0)
+        inputs, lengths = self._prepared(inputs, lengths)
+        x = inputs if self.embedding is None else self.embedding(inputs)
         if isinstance(layer, FiniteStateRNN):
             outputs = layer.features(x, lengths, noise=noise, mode=mode)
         elif lengths is not None and layer.bidirectional:
@@ -145,18 +149,15 @@ class SequenceModel(nn.Module):
         if not isinstance(layer, FiniteStateRNN):
             raise ValueError(f"exact inference needs a finite-state layer; {type(layer).__name__} has no states")
         layer.check_exact()
+        inputs, lengths = self._prepared(inputs, lengths)
         if self.embedding is None:
-            first, matrices = layer.chain(inputs.to(self.head.weight.dtype), lengths)
+            first, matrices = layer.chain(inputs, lengths)
+        elif inputs.numel() > self.embedding.num_embeddings:
+            symbols = self.embedding.weight
+            first = layer.first_distribution(symbols)[inputs[:, 0]]
+            matrices = layer.transition_matrices(symbols)[inputs[:, 1:]]
         else:
-            if lengths is not None:
-                beyond = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
-                inputs = inputs.masked_fill(beyond, 0)
-            if inputs.numel() > self.embedding.num_embeddings:
-                symbols = self.embedding.weight
-                first = layer.first_distribution(symbols)[inputs[:, 0]]
-                matrices = layer.transition_matrices(symbols)[inputs[:, 1:]]
-            else:
-                first, matrices = layer.chain(self.embedding(inputs))
+            first, matrices = layer.chain(self.embedding(inputs), lengths)
         return Chain(first, matrices, exact.state_distribution(first, matrices, lengths))
 
     # -- saving ------------------------------------------------------------------------------------------------------
@@ -171,7 +172,10 @@ class SequenceModel(nn.Module):
         Returns:
             The path written.
         """
-        path = Path(path)
+        if _MODELS.get(type(self).__name__) is not type(self):
+            raise TypeError(
+                f"a {type(self).__name__} cannot be saved: only {', '.join(_MODELS)} can be named in a file"
+            )
         config = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -188,15 +192,7 @@ class SequenceModel(nn.Module):
             "dtype": str(self.head.weight.dtype).removeprefix("torch."),
         }
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            save_file(tensors, part, metadata={"sttau": json.dumps(config, sort_keys=True)})
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        return path
+        return write_atomically(path, serialize(tensors, {"sttau": json.dumps(config, sort_keys=True)}))
 
 
 class SequenceClassifier(SequenceModel):
@@ -337,6 +333,7 @@ class SequenceRegressor(SequenceModel):
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Mean squared error, or mean Gaussian negative log-likelihood with a variance head."""
         mean, variance = self(inputs, lengths)
+        targets = targets.view_as(mean)
         if variance is None:
             return F.mse_loss(mean, targets)
         return F.gaussian_nll_loss(mean, targets, variance, full=True)
@@ -387,11 +384,11 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
         raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise ValueError(f"{path} is a safetensors file, but not a model written by sttau")
-    if config["version"] != _VERSION:
+    if config.get("version") != _VERSION:
         raise ValueError(
-            f"{path} has format version {config['version']}; this sttau reads version {_VERSION}. Update sttau."
+            f"{path} has format version {config.get('version')}; this sttau reads version {_VERSION}. Update sttau."
         )
-    model = _build(config).to(device=device, dtype=getattr(torch, config["dtype"]))
+    model = _build(config).to(device=device)
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
     if expected != found:
@@ -409,7 +406,8 @@ def _build(config: dict[str, Any]) -> SequenceModel:
     try:
         layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
         embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
-        return _MODELS[config["model"]](layer, embedding=embedding, **config["arguments"])  # type: ignore[arg-type]
+        model = _MODELS[config["model"]](layer, embedding=embedding, **config["arguments"])  # type: ignore[arg-type]
+        return model.to(_DTYPES[config["dtype"]])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the model's configuration is not valid: {error}") from error
 

@@ -789,7 +789,7 @@ def test_the_answer_is_of_the_model_s_kind() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"samples": 0}, ValueError, "samples must be at least 1, got 0"),
+        ({"samples": 0}, ValueError, "samples must be a whole number, at least 1, got 0"),
         ({"chunk_size": 0}, ValueError, "chunk_size must be at least 1, got 0"),
         ({"inference": "mean"}, ValueError, "inference must be 'auto', 'soft', 'hard', 'exact'.* got 'mean'"),
         ({"ids": [1]}, ValueError, r"ids must have shape \(2,\), one number a sequence, got \(1,\)"),

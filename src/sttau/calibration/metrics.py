@@ -47,7 +47,9 @@ def reliability_curve(probabilities: Any, labels: Any, bins: int = 10) -> Reliab
         raise ValueError(f"bins must be at least 1, got {bins}")
     confidence, predicted = p.max(dim=-1)
     edges = torch.arange(bins + 1, dtype=torch.float64, device=p.device) / bins
-    number = (torch.bucketize(confidence, edges.to(p.dtype)) - 1).clamp(0, bins - 1)  # float32 0.8 meets float32 edge 0.8
+    number = (torch.bucketize(confidence, edges.to(p.dtype)) - 1).clamp(
+        0, bins - 1
+    )  # float32 0.8 meets float32 edge 0.8
     confidence = confidence.to(torch.float64)
 
     def total(values: Tensor) -> Tensor:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from sttau.padding import clear_padding
+
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -149,8 +151,7 @@ def fingerprint(inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
     place = torch.arange(1, time * features + 1, device=inputs.device).reshape(time, features)
     mixed = _mix((bits & _MASK) ^ _mix(place & _MASK))
     if lengths is not None:
-        inside = torch.arange(time, device=inputs.device)[None, :] < lengths.to(inputs.device)[:, None]
-        mixed = mixed * inside[:, :, None]
+        mixed = clear_padding(mixed, lengths)
     return _mix(mixed.sum(dim=(1, 2)) & _MASK)
 
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sttau.engine.noise import Noise
+from sttau.padding import clear_padding, valid_steps
 
 Cell = Literal["lstm", "gru"]
 Mode = Literal["soft", "straight_through", "deterministic"]
@@ -37,6 +38,10 @@ class Weights(NamedTuple):
     states: Tensor  # (k, d), one learnable state a row
     temperature: Tensor  # τ > 0, a scalar
     peephole: Tensor | None = None  # (3, d): diagonal connections from the memory to i, f and o
+
+    def to(self, dtype: torch.dtype) -> Weights:
+        """Convert all of them."""
+        return Weights(*(None if weight is None else weight.to(dtype) for weight in self))  # type: ignore[arg-type]
 
 
 class Run(NamedTuple):
@@ -80,17 +85,15 @@ def run(
     work = torch.promote_types(dtype, torch.float32)  # bfloat16 is storage; the state is kept in float32
     inputs, hidden = inputs.to(work), hidden.to(work)
     memory = None if memory is None else memory.to(work)
-    weights = Weights(*(None if weight is None else weight.to(work) for weight in weights))  # type: ignore[arg-type]
+    weights = weights.to(work)
 
     batch, time, _ = inputs.shape
     samples = len(hidden) // batch
     states = weights.states.shape[0]
     valid = None
     if lengths is not None:
-        lengths = lengths.to(inputs.device)
-        valid = torch.arange(time, device=inputs.device)[None, :] < lengths[:, None]
-        inputs = inputs.masked_fill(~valid[:, :, None], 0.0)  # whatever stands in the padding has no effect
-        valid = valid.repeat(samples, 1)
+        valid = valid_steps(inputs, lengths).repeat(samples, 1)
+        inputs = clear_padding(inputs, lengths)
     projected = F.linear(inputs, weights.input, weights.input_bias)
 
     order = range(time - 1, -1, -1) if reverse else range(time)

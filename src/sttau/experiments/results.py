@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import sttau
+from sttau.files import write_atomically
 
 
 def versions() -> dict[str, str]:
@@ -49,12 +50,9 @@ class Result:
 
 
 def write_results(results: Iterable[Result], path: Path) -> Path:
-    """Write results as JSON lines, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text("".join(json.dumps(asdict(result), sort_keys=True) + "\n" for result in results), "utf-8")
-    os.replace(part, path)
-    return path
+    """Write results as JSON lines, in one step."""
+    lines = (json.dumps(asdict(result), sort_keys=True) + "\n" for result in results)
+    return write_atomically(path, "".join(lines).encode())
 
 
 def read_results(path: Path) -> list[Result]:

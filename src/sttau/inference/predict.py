@@ -156,7 +156,7 @@ def predict(
             all paths; GRU form), ``deterministic`` (no noise), or ``auto``: the law the layer was trained under. Soft
             and hard are different models; choose another law than the trained one on purpose.
         per_step: predict after every step, as the sequence is read.
-        keep_samples: also return the runs one by one.
+        keep_samples: also return the runs one by one; exact inference has none.
         ids: (batch,) whole numbers that name the sequences for the noise. By default a sequence is named by its
             content, so equal sequences get equal predictions.
         chunk_size: how many rows (sequences × samples) are run at once; chosen to bound memory by default.
@@ -169,14 +169,19 @@ def predict(
         (torch.Size([4, 3]), torch.Size([4]), True)
     """
     inputs = as_tensor("inputs", inputs)
-    if inputs.dtype == torch.float64 and model.head.weight.dtype != torch.float64:
-        inputs = inputs.to(model.head.weight.dtype)  # NumPy's default, not the caller's wish
+    if inputs.is_floating_point() and model.embedding is None:
+        inputs = inputs.to(model.head.weight.dtype)  # float64 is NumPy's default, not the caller's wish
     lengths = model.check(inputs, None if lengths is None else as_tensor("lengths", lengths))
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+    if not isinstance(samples, int) or samples < 1:
+        raise ValueError(f"samples must be a whole number, at least 1, got {samples}")
+    if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must be a whole number of 64 bits, got {seed}")
     mode = _choose(model, inference)
     batch, time = inputs.shape[:2]
-    names = fingerprint(inputs, lengths) if ids is None else as_tensor("ids", ids).to(torch.int64)
+    names = fingerprint(inputs, lengths) if ids is None else as_tensor("ids", ids)
+    if names.is_floating_point():
+        raise TypeError(f"ids must be whole numbers, got {names.dtype}")
+    names = names.to(torch.int64)
     if tuple(names.shape) != (batch,):
         raise ValueError(f"ids must have shape ({batch},), one number a sequence, got {tuple(names.shape)}")
 
@@ -325,10 +330,11 @@ def _join(model: SequenceModel, parts: list[dict[str, Tensor]], inference: str) 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off, and put the training flag back whatever happens."""
-    training = model.training
+    """Switch dropout off, and put every module's training flag back whatever happens."""
+    flags = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for module, flag in flags:
+            module.training = flag

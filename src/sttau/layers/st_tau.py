@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from sttau import engine
 from sttau.checks import check_lengths
 from sttau.engine import Cell, Noise, Readout, Weights, exact
+from sttau.padding import clear_padding
 
 LayerMode = Literal["soft", "straight_through", "exact", "deterministic"]
 Initial = Literal["zeros", "first"]
@@ -249,8 +250,7 @@ class FiniteStateRNN(nn.Module):
             law = law.to(inputs.dtype)
             last = law[:, -1:] @ self.states
             if lengths is not None:
-                inside = torch.arange(inputs.shape[1], device=inputs.device) < lengths.to(inputs.device)[:, None]
-                law = law * inside[:, :, None]
+                law = clear_padding(law, lengths)
             return law @ self.states, last.transpose(0, 1), None, law
         if noise is None and mode != "deterministic":
             noise = Noise.fresh(batch, inputs.device)
@@ -387,8 +387,7 @@ class FiniteStateRNN(nn.Module):
         """π_1, of shape (batch, k), and A_2 … A_T, of shape (batch, time - 1, k, k)."""
         if lengths is not None:
             check_lengths(lengths, *inputs.shape[:2], values=lengths.device.type == "cpu")
-            beyond = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.to(inputs.device)[:, None]
-            inputs = inputs.masked_fill(beyond[:, :, None], 0.0)
+            inputs = clear_padding(inputs, lengths)
         return self.first_distribution(inputs[:, 0], hidden), self.transition_matrices(inputs[:, 1:])
 
     # -- weights -----------------------------------------------------------------------------------------------------
@@ -418,12 +417,7 @@ class FiniteStateRNN(nn.Module):
 
     def _working_weights(self) -> Weights:
         """The only layer's weights, in at least float32."""
-        return Weights(
-            *(
-                None if weight is None else weight.to(torch.promote_types(weight.dtype, torch.float32))
-                for weight in self._weights(0)
-            )  # type: ignore[arg-type]
-        )
+        return self._weights(0).to(torch.promote_types(self.dtype, torch.float32))
 
 
 class STTauLSTM(FiniteStateRNN):

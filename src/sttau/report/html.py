@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 
 from sttau.experiments.quickstart import Quickstart
 from sttau.experiments.results import Result, write_results
+from sttau.files import write_atomically
 from sttau.report.figures import (
     automaton_figure,
     foreign_figure,
@@ -46,7 +46,6 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
     Returns:
         The path of the page.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     with look():
         figures = {
             "automaton": automaton_figure(quickstart.automaton),
@@ -68,19 +67,12 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
         rows=rows,
         result=quickstart.results[0],
     )
-    return _write(folder / "report.html", page.encode())
+    return write_atomically(folder / "report.html", page.encode())
 
 
 def _save(figure: Figure, path: Path) -> str:
     """Save a figure as PNG and return it as a data address, so that the page needs no other file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=160)
-    _write(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _write(path: Path, content: bytes) -> Path:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    os.replace(part, path)
-    return path
