@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 app = typer.Typer(
@@ -55,14 +55,16 @@ def quickstart(
         console=console,
         disable=not console.is_terminal,
     )
-    tasks: dict[str, object] = {}
+    tasks: dict[str, TaskID] = {}
 
     def show(title: str, done: int, of: int) -> None:
         if title not in tasks:
             if not console.is_terminal:
                 console.print(f"training: {title}")
+            for task in bar.tasks:  # what ended early is done
+                bar.update(task.id, total=task.completed)
             tasks[title] = bar.add_task(title, total=of)
-        bar.update(tasks[title], completed=done)  # type: ignore[arg-type]
+        bar.update(tasks[title], completed=done)
 
     with bar:
         result = run_quickstart(seed=seed, progress=show)

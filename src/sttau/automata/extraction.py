@@ -77,9 +77,6 @@ def extract_dfa(
     visits = _visits(initial, torch.stack(list(matrices.values())).mean(0))
 
     # Explore from the start; number the groups as they are found.
-    def heaviest(rows: Tensor, weights: Tensor) -> int:
-        return int((weights @ rows).argmax())
-
     number: dict[int, int] = {int(_into_groups(initial[None], group)[0].argmax()): 0}
     moves: dict[int, dict[str, int]] = {}
     probabilities: dict[tuple[int, str], float] = {}
@@ -89,12 +86,13 @@ def extract_dfa(
         weights = visits[rows] / visits[rows].sum()
         moves[number[g]] = {}
         for symbol in symbols:
-            target = heaviest(mass[symbol][rows], weights)
+            share = weights @ mass[symbol][rows]
+            target = int(share.argmax())
             if target not in number:
                 number[target] = len(number)
                 queue.append(target)
             moves[number[g]][symbol] = number[target]
-            probabilities[number[g], symbol] = float(weights @ mass[symbol][rows, target])
+            probabilities[number[g], symbol] = float(share[target])
     return ExtractedDFA(
         dfa=DFA(
             states=set(number.values()),
