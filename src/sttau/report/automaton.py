@@ -61,16 +61,7 @@ def draw_dfa(
             axes.add_patch(Circle((x, y), _RADIUS * 0.8, fill=False, edgecolor=colour, linewidth=1.2, zorder=4))
         axes.text(x, y, str(number[state]), ha="center", va="center", color=INK, zorder=5)
     x, y = place[start]
-    axes.add_patch(
-        FancyArrowPatch(
-            (x - 3 * _RADIUS, y),
-            (x - _RADIUS, y),
-            arrowstyle="-|>",
-            mutation_scale=12,
-            color=MUTED,
-            linewidth=1.2,
-        )
-    )
+    _arrow(axes, (x - 3 * _RADIUS, y), (x - _RADIUS, y))
     xs, ys = [p[0] for p in place.values()], [p[1] for p in place.values()]
     axes.set_xlim(min(xs) - 0.95, max(xs) + 0.75)
     axes.set_ylim(min(ys) - 1.0, max(ys) + 0.9)
@@ -109,6 +100,23 @@ def _is_in_the_way(point: tuple[float, float], start: tuple[float, float], end: 
     return 0 < along < 1 and abs(px * dy - py * dx) / math.hypot(dx, dy) < 1.2 * _RADIUS
 
 
+def _arrow(axes: Axes, begin: tuple[float, float], end: tuple[float, float], curve: float = 0.0) -> None:
+    """An arrow exactly from point to point."""
+    axes.add_patch(
+        FancyArrowPatch(
+            begin,
+            end,
+            connectionstyle=f"arc3,rad={curve}",
+            arrowstyle="-|>",
+            mutation_scale=12,
+            color=MUTED,
+            linewidth=1.2,
+            shrinkA=0,
+            shrinkB=0,
+        )
+    )
+
+
 def _edge(axes: Axes, start: tuple[float, float], end: tuple[float, float], label: str, bend: float) -> None:
     """An arrow from circle to circle; ``bend`` swings it to its left, for pairs of states that lead to each other."""
     dx, dy = end[0] - start[0], end[1] - start[1]
@@ -118,19 +126,7 @@ def _edge(axes: Axes, start: tuple[float, float], end: tuple[float, float], labe
     cos, sin = math.cos(2 * bend), math.sin(2 * bend)
     begin = (start[0] + _RADIUS * (ux * cos + nx * sin), start[1] + _RADIUS * (uy * cos + ny * sin))
     finish = (end[0] - _RADIUS * (ux * cos - nx * sin), end[1] - _RADIUS * (uy * cos - ny * sin))
-    axes.add_patch(
-        FancyArrowPatch(
-            begin,
-            finish,
-            connectionstyle=f"arc3,rad={-bend}",
-            arrowstyle="-|>",
-            mutation_scale=12,
-            color=MUTED,
-            linewidth=1.2,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
+    _arrow(axes, begin, finish, -bend)
     lift = bend * distance * 0.6 + 0.08
     axes.text(
         (start[0] + end[0]) / 2 + nx * lift,
@@ -147,19 +143,7 @@ def _loop(axes: Axes, centre: tuple[float, float], label: str, down: bool) -> No
     """An arrow from a state to itself, above it or below it."""
     x, y = centre
     side = -1 if down else 1
-    axes.add_patch(
-        FancyArrowPatch(
-            (x - 0.12, y + side * _RADIUS * 0.9),
-            (x + 0.12, y + side * _RADIUS * 0.9),
-            connectionstyle=f"arc3,rad={-side * 1.9}",
-            arrowstyle="-|>",
-            mutation_scale=12,
-            color=MUTED,
-            linewidth=1.2,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
+    _arrow(axes, (x - 0.12, y + side * _RADIUS * 0.9), (x + 0.12, y + side * _RADIUS * 0.9), -side * 1.9)
     axes.text(
         x,
         y + side * (_RADIUS + 0.32),

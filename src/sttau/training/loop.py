@@ -104,7 +104,7 @@ def fit(
                 value = loss.item()
                 if not math.isfinite(value):
                     raise FloatingPointError(
-                        f"the loss became {value} at update {number} of {updates}; the weights before it are kept. "
+                        f"the loss became {value} at update {number} of {updates}; that update was not made. "
                         f"Lower learning_rate (now {learning_rate}) or clip_norm (now {clip_norm})."
                     )
                 optimiser.step()
