@@ -11,6 +11,8 @@ from torch import Tensor
 
 from sttau.checks import as_numbers, as_tensor
 
+Method = Literal["percentile", "bca"]
+
 _CHUNK_NUMBERS = 1 << 22  # about how many numbers are drawn at once
 
 
@@ -29,7 +31,7 @@ def bootstrap_interval(
     metric: Callable[..., float] | None = None,
     resamples: int = 1000,
     level: float = 0.95,
-    method: Literal["percentile", "bca"] = "percentile",
+    method: Method = "percentile",
     seed: int = 0,
 ) -> Interval:
     """Confidence interval of a metric over a finite set of predictions.

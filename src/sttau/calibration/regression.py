@@ -63,7 +63,7 @@ def mean_squared_error(mean: Any, targets: Any) -> float:
         >>> mean_squared_error([1.0, 2.0], [1.0, 4.0])
         2.0
     """
-    middle, y = _checked(mean, targets)
+    middle, y = check_mean(mean, targets)
     return float((middle.mean(0) - y).square().mean())
 
 
@@ -79,7 +79,7 @@ def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
         >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
         0.9189
     """
-    middle, spread, y = _forecast(mean, variance, targets)
+    middle, spread, y = check_forecast(mean, variance, targets)
     if not bool((spread > 0).all()):
         raise ValueError(
             "variance must be positive for a density; a model without variance head has no noise of the data"
@@ -103,7 +103,7 @@ def gaussian_crps(mean: Any, variance: Any, targets: Any) -> float:
         >>> round(gaussian_crps([0.0], [1.0], [0.0]), 4)
         0.2337
     """
-    middle, spread, y = _forecast(mean, variance, targets)
+    middle, spread, y = check_forecast(mean, variance, targets)
     apart = sum(_distance(middle[i] - middle, spread[i] + spread).mean(0) for i in range(len(middle))) / len(middle)
     return float((_distance(y - middle, spread).mean(0) - apart / 2).mean())
 
@@ -124,7 +124,7 @@ def sample_crps(samples: Any, targets: Any, fair: bool = True) -> float:
     x = as_numbers("samples", samples)
     if x.dim() not in (2, 3):
         raise ValueError(f"samples must be (runs, predictions) or (runs, predictions, outputs), got {tuple(x.shape)}")
-    x, y = _checked(x if x.dim() == 3 else x[..., None], targets)
+    x, y = check_mean(x if x.dim() == 3 else x[..., None], targets)
     runs = len(x)
     if fair and runs < 2:
         raise ValueError("the fair score needs at least 2 runs; draw more, or pass fair=False")
@@ -171,7 +171,7 @@ def interval_coverage(
         >>> answer.coverage.tolist(), [round(w, 2) for w in answer.width.tolist()]
         ([0.5, 1.0], [1.35, 3.29])
     """
-    middle, spread, y = _forecast(mean, variance, targets)
+    middle, spread, y = check_forecast(mean, variance, targets)
     if len(levels) == 0:
         raise ValueError("levels must name at least one probability, for instance [0.9]")
     bounds = [central_interval(middle, spread, level) for level in levels]
@@ -196,7 +196,7 @@ def pit_values(mean: Any, variance: Any, targets: Any) -> Tensor:
         >>> [round(v, 3) for v in pit_values([0.0, 0.0], [1.0, 4.0], [0.0, 2.0])[:, 0].tolist()]
         [0.5, 0.841]
     """
-    middle, spread, y = _forecast(mean, variance, targets)
+    middle, spread, y = check_forecast(mean, variance, targets)
     return _cdf(middle, spread, y)
 
 
@@ -251,7 +251,8 @@ def _spread(variance: Any, mean: Tensor) -> Tensor:
     return v
 
 
-def _checked(mean: Any, targets: Any) -> tuple[Tensor, Tensor]:
+def check_mean(mean: Any, targets: Any) -> tuple[Tensor, Tensor]:
+    """Return the mean as (runs, predictions, outputs) and targets without runs, in float64, once checked."""
     middle = _runs("mean", mean)
     y = as_numbers("targets", targets).to(middle)
     if y.dim() == 1 and middle.shape[2] == 1:
@@ -265,8 +266,9 @@ def _checked(mean: Any, targets: Any) -> tuple[Tensor, Tensor]:
     return middle, y
 
 
-def _forecast(mean: Any, variance: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor]:
-    middle, y = _checked(mean, targets)
+def check_forecast(mean: Any, variance: Any, targets: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean and variance as (runs, predictions, outputs) and targets without runs, in float64, once checked."""
+    middle, y = check_mean(mean, targets)
     return middle, _spread(variance, middle), y
 
 

@@ -47,7 +47,7 @@ def detection(inside: Any, outside: Any) -> Detection:
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    low, high = check_scores("inside", inside), check_scores("outside", outside)
+    low, high = check_scores("inside", inside).cpu(), check_scores("outside", outside).cpu()
     foreign = torch.cat([torch.zeros(len(low)), torch.ones(len(high))]).numpy()
     score = torch.cat([low, high]).numpy()
     return Detection(
@@ -60,8 +60,8 @@ def detection(inside: Any, outside: Any) -> Detection:
 
 
 def check_scores(name: str, values: Any) -> Tensor:
-    """Return scores as (n,) float64 on the CPU after checking that there are some and that each is a number."""
-    scores = as_numbers(name, values).detach().cpu().to(torch.float64)
+    """Return scores as (n,) float64 after checking that there are some and that each is a number."""
+    scores = as_numbers(name, values).detach().to(torch.float64)
     if scores.dim() != 1 or len(scores) == 0:
         raise ValueError(f"{name} must be a list of scores, not empty, got shape {tuple(scores.shape)}")
     if not bool(scores.isfinite().all()):

@@ -42,13 +42,11 @@ def risk_coverage_curve(uncertainty: Any, losses: Any) -> RiskCoverageCurve:
         >>> [round(r, 3) for r in curve.risk.tolist()], round(curve.area, 4)
         ([0.0, 0.0, 0.167, 0.25], 0.1042)
     """
-    doubt, loss = check_scores("uncertainty", uncertainty), check_scores("losses", losses)
-    if len(doubt) != len(loss):
-        raise ValueError(f"uncertainty and losses must be equally many, got {len(doubt)} and {len(loss)}")
+    doubt, loss = check_losses(uncertainty, losses)
     _, group, size = torch.unique(doubt, return_inverse=True, return_counts=True)
     # Within a group of equals each place holds the group's mean loss in expectation.
-    mean = torch.zeros(len(size), dtype=torch.float64).index_add(0, group, loss) / size
-    given = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
+    mean = torch.zeros_like(size, dtype=torch.float64).index_add(0, group, loss) / size
+    given = torch.arange(1, len(doubt) + 1, dtype=torch.float64, device=doubt.device)
     return RiskCoverageCurve(given / len(doubt), mean.repeat_interleave(size).cumsum(0) / given)
 
 
@@ -67,3 +65,11 @@ def area_under_risk_coverage(uncertainty: Any, losses: Any, excess: bool = False
     """
     area = risk_coverage_curve(uncertainty, losses).area
     return area - risk_coverage_curve(losses, losses).area if excess else area
+
+
+def check_losses(uncertainty: Any, losses: Any) -> tuple[Tensor, Tensor]:
+    """Return both as (n,) float64 after checking that each answer has one of each."""
+    doubt, loss = check_scores("uncertainty", uncertainty), check_scores("losses", losses)
+    if len(doubt) != len(loss):
+        raise ValueError(f"uncertainty and losses must be equally many, got {len(doubt)} and {len(loss)}")
+    return doubt, loss.to(doubt.device)
