@@ -56,7 +56,7 @@ class _Whole(Metric):
         result = self._function(*self._arrange(*(dim_zero_cat(getattr(self, name)) for name in self._inputs)))
         if is_dataclass(result):
             return {field.name: torch.as_tensor(getattr(result, field.name)) for field in fields(result)}
-        return torch.tensor(result, dtype=torch.float64)
+        return torch.tensor(result, dtype=torch.float64, device=self.device)
 
 
 class _Classification(_Whole):

@@ -176,7 +176,7 @@ def interval_coverage(
         raise ValueError("levels must name at least one probability, for instance [0.9]")
     bounds = [central_interval(middle, spread, level) for level in levels]
     return IntervalCoverage(
-        level=torch.tensor(levels, dtype=torch.float64),
+        level=torch.tensor(levels, dtype=torch.float64, device=y.device),
         coverage=torch.stack([((low <= y) & (y <= high)).to(torch.float64).mean() for low, high in bounds]),
         width=torch.stack([(high - low).mean() for low, high in bounds]),
     )
