@@ -241,6 +241,26 @@ def test_the_parts_of_the_brier_score_are_murphys_where_forecasts_repeat() -> No
     assert parts.uncertainty == pytest.approx(2 * base * (1 - base))
 
 
+@given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 12), st.integers(1, 40), st.booleans())
+def test_groups_of_the_brier_score_share_the_predicted_class_and_the_bin_of_confidence(
+    seed: int, classes: int, bins: int, size: int, tied: bool
+) -> None:
+    p, y = _forecasts(seed, classes, size, tied)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, row in enumerate(p.tolist()):
+        number = next(n for n in range(bins) if max(row) <= (n + 1) / bins or n == bins - 1)
+        groups.setdefault((row.index(max(row)), number), []).append(i)
+    outcome = torch.nn.functional.one_hot(y, classes).double()
+    reliability = (
+        sum(len(g) * (p[g].mean(0) - outcome[g].mean(0)).square().sum().item() for g in groups.values()) / size
+    )
+    resolution = (
+        sum(len(g) * (outcome[g].mean(0) - outcome.mean(0)).square().sum().item() for g in groups.values()) / size
+    )
+    parts = decompose_brier(p, y, bins)
+    assert (parts.reliability, parts.resolution) == pytest.approx((reliability, resolution), abs=1e-12)
+
+
 def test_the_inner_terms_are_needed_where_forecasts_only_resemble_each_other() -> None:
     p, y = _forecasts(3, 3, 200, tied=False)
     parts = decompose_brier(p, y, bins=3)

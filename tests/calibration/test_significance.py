@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def test_a_mean_gives_the_same_as_the_metric_that_is_this_mean() -> None:
     y = torch.randint(3, (20,), generator=generator)
     outcome = torch.nn.functional.one_hot(y, 3)
     losses = [(x - outcome).square().sum(-1) for x in (p, q)]
-    for test in (randomization_test, paired_bootstrap):
+    for test in (partial(randomization_test, rounds=999), partial(paired_bootstrap, resamples=999)):
         slow, fast = test(p, q, y, metric=brier_score), test(*losses)
         assert slow.difference == pytest.approx(fast.difference)
         assert slow.p_value == pytest.approx(fast.p_value)

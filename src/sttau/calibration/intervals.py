@@ -46,8 +46,8 @@ def bootstrap_interval(
         resamples: how many times the metric is taken.
         level: of confidence.
         method: ``percentile`` cuts the resampled values at both ends; ``bca`` also corrects for bias and skewness
-            (Efron, 1987), for which the metric is taken once more for each prediction left out. ECE and MCE grow under
-            resampling; prefer ``bca`` there.
+            (Efron, 1987), for which the metric is taken once more for each prediction left out. Neither undoes that ECE
+            and MCE are larger on any sample than in truth: their intervals lie above 0 even for a calibrated model.
         seed: of the draws.
 
     Example:
