@@ -115,10 +115,16 @@ class SequenceModel(nn.Module):
         if per_step and layer.bidirectional:
             raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
         inputs, lengths = self._prepared(inputs, lengths)
-        x = inputs if self.embedding is None else self.embedding(inputs)
         if isinstance(layer, FiniteStateRNN):
-            outputs = layer.features(x, lengths, noise=noise, mode=mode)
-        elif lengths is not None and layer.bidirectional:
+            table = self._table()
+            if table is None and self.embedding is not None:
+                inputs = self.embedding(inputs)
+            outputs = layer.features(
+                inputs, lengths, noise=noise, mode=mode, steps="all" if per_step else "last", embedding=table
+            )
+            return outputs if per_step else outputs[:, 0]
+        x = inputs if self.embedding is None else self.embedding(inputs)
+        if lengths is not None and layer.bidirectional:
             packed = pack_padded_sequence(
                 _batch_first(layer, x), lengths.cpu(), layer.batch_first, enforce_sorted=False
             )
@@ -139,6 +145,15 @@ class SequenceModel(nn.Module):
         if layer.bidirectional:
             ends.append(outputs[:, 0, size:])
         return torch.cat(ends, dim=-1)
+
+    def _table(self) -> Tensor | None:
+        """The embedding's vectors, where looking them up is all it does."""
+        embedding = self.embedding
+        if type(embedding) is not nn.Embedding or embedding.scale_grad_by_freq or embedding.sparse:
+            return None
+        if embedding.padding_idx is not None and torch.is_grad_enabled():  # its vector must stay as it is
+            return None
+        return embedding.weight
 
     def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
         """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).

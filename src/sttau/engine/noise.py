@@ -95,8 +95,8 @@ class Noise:
 
     @classmethod
     def fresh(cls, batch: int, device: torch.device) -> Noise:
-        """Noise under a seed drawn from PyTorch's global generator, as ``torch.nn.Dropout`` would."""
-        seed = torch.randint(2**62, (), dtype=torch.int64).to(device)
+        """Noise under a seed drawn from PyTorch's generator of the device, as ``torch.nn.Dropout`` would."""
+        seed = torch.randint(2**62, (), dtype=torch.int64, device=device)
         row = torch.arange(batch, device=device)
         return cls(seed=seed, sequence=row, sample=torch.zeros_like(row))
 
