@@ -122,7 +122,7 @@ class SequenceModel(nn.Module):
             outputs = layer.features(
                 inputs, lengths, noise=noise, mode=mode, steps="all" if per_step else "last", embedding=table
             )
-            return outputs if per_step else outputs[:, 0]
+            return outputs if per_step else outputs.squeeze(1)
         x = inputs if self.embedding is None else self.embedding(inputs)
         if lengths is not None and layer.bidirectional:
             packed = pack_padded_sequence(

@@ -59,11 +59,13 @@ def run(
     reverse: bool = False,
     steps: Steps = "all",
     embedding: Tensor | None = None,
+    final: bool = True,
     engine: Engine | None = None,
 ) -> Run:
     """Run one layer in one direction over a batch; see :func:`sttau.engine.reference.run` for the arguments.
 
-    ``engine`` forces one of them; without it the fastest that can do the work is taken.
+    ``final=False`` says that nobody will read ``Run.hidden``. ``engine`` forces one of them; without it the fastest that
+    can do the work is taken.
     """
     device, dtype = weights.input.device, weights.input.dtype
     name = choose(device, dtype, *weights.states.shape, engine=engine)
@@ -75,7 +77,7 @@ def run(
             )  # fmt: skip
         return factored.run(
             name, cell, inputs, weights, hidden, memory, noise=noise, mode=mode, readout=readout, lengths=lengths,
-            reverse=reverse, steps=steps, embedding=embedding,
+            reverse=reverse, steps=steps, embedding=embedding, final=final,
         )  # fmt: skip
 
 

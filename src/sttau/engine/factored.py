@@ -12,6 +12,7 @@ last hidden state and the readout h_t = Sᵀ α_t are plain PyTorch around the o
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -60,10 +61,17 @@ class Results(NamedTuple):
     memory: Tensor  # LSTM: (T, rows, d), c_t; else (0, rows, d)
 
 
-class Gradients(NamedTuple):
-    """What ``backward`` returns: the gradients of the fields of a problem, in their shapes."""
+class Needs(NamedTuple):
+    """Which of the costlier gradients are wanted."""
 
-    x: Tensor | None  # None where it was not asked for
+    x: bool
+    first: bool
+
+
+class Gradients(NamedTuple):
+    """What ``backward`` returns: the gradients of the fields of a problem, in their shapes; None where not needed."""
+
+    x: Tensor | None
     input: Tensor
     input_bias: Tensor | None
     recurrent: Tensor
@@ -71,7 +79,7 @@ class Gradients(NamedTuple):
     temperature: Tensor
     peephole: Tensor | None
     start: Tensor
-    first: Tensor
+    first: Tensor | None
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -79,6 +87,18 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
     product = flat @ weight.T if bias is None else torch.addmm(bias, flat, weight.T)
     return product.reshape(*x.shape[:-1], len(weight))
+
+
+def constant_zeros(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros that nobody writes to, made once: starting a kernel for them would cost more than a step."""
+    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        return torch.zeros(rows, columns, dtype=dtype, device=device)
+    return _constant_zeros(rows, columns, dtype, device)
+
+
+@lru_cache(maxsize=64)
+def _constant_zeros(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.zeros(rows, columns, dtype=dtype, device=device)
 
 
 def as_rows(lengths: Tensor, rows: int) -> Tensor:
@@ -101,8 +121,12 @@ def run(
     reverse: bool,
     steps: Steps,
     embedding: Tensor | None,
+    final: bool,
 ) -> Run:
-    """The recurrence of :func:`sttau.engine.reference.run` on the engine named, with the same arguments."""
+    """The recurrence of :func:`sttau.engine.reference.run` on the engine named, with the same arguments.
+
+    Unless ``final``, the last hidden state is not computed and an empty tensor stands for it.
+    """
     if mode != "deterministic" and noise is None:
         raise ValueError(f"mode={mode!r} needs noise; pass noise=Noise.of(...)")
     vectors = inputs if embedding is None else embedding
@@ -115,20 +139,20 @@ def run(
         inputs = clear_padding(inputs, lengths)  # whatever stands there, NaN included, must not reach a product
     x, index = inputs.transpose(0, 1), None
     if embedding is not None:
-        x, index = _tokens(x, embedding)
+        x, index = _tokens(x, embedding, engine)
 
     if dtype != work:
         weights = Weights(weights.input, *(None if given is None else given.to(work) for given in weights[1:]))  # type: ignore[arg-type]
         hidden = None if hidden is None else hidden.to(work)
         memory = None if memory is None else memory.to(work)
     states = weights.states
-    nothing = states.new_zeros(1, states.shape[1])
+    nothing = constant_zeros(1, states.shape[1], states.dtype, states.device)
     if hidden is not None:
         start = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
     elif weights.recurrent_bias is not None:
         start = weights.recurrent_bias[None]
     else:
-        start = states.new_zeros(1, len(weights.recurrent))
+        start = constant_zeros(1, len(weights.recurrent), states.dtype, states.device)
     first = hidden if cell == "gru" else memory
     draws = None if mode == "deterministic" else noise
     alpha, output, last, _, _ = _call(
@@ -156,31 +180,36 @@ def run(
         torch.is_grad_enabled(),
         engine,
     )
-    if reverse:
-        ended = alpha[0]
-    elif lengths is None:
-        ended = alpha[-1]
-    else:
-        place = (as_rows(lengths, rows) - 1)[None, :, None].expand(1, -1, alpha.shape[2])
-        ended = alpha.gather(0, place)[0]
-    h = ended @ states
+
+    def hidden_at_end() -> Tensor:
+        if reverse:
+            ended = alpha[0]
+        elif lengths is None:
+            ended = alpha[-1]
+        else:
+            place = (as_rows(lengths, rows) - 1)[None, :, None].expand(1, -1, alpha.shape[2])
+            ended = alpha.gather(0, place)[0]
+        return (ended @ states).to(dtype)
+
     if readout == "state":
-        output = alpha @ states if steps == "all" else h[None]
+        output = (alpha @ states).transpose(0, 1).to(dtype) if steps == "all" else hidden_at_end()[:, None]
+    else:
+        output = output.transpose(0, 1)
     return Run(
-        output=output.transpose(0, 1).to(dtype),
-        hidden=h.to(dtype),
+        output=output,
+        hidden=hidden_at_end() if final else states.new_empty(0, states.shape[1]),
         memory=last.to(dtype) if cell == "lstm" else None,
         transitions=alpha.transpose(0, 1).to(dtype),
     )
 
 
-def _tokens(index: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor | None]:
+def _tokens(index: Tensor, embedding: Tensor, engine: str) -> tuple[Tensor, Tensor | None]:
     """Vectors to project, and which of them each step reads; (T, B) ids and the (V, F) table.
 
     Every vector is projected once, however often its token occurs. On a CPU only those that occur are; on a GPU, where
     finding them would make the host wait, it is all of them (no gradients, and more tokens than vectors) or none.
     """
-    if embedding.device.type == "cpu":
+    if engine == "cpu":
         occurs = torch.zeros(len(embedding), dtype=torch.bool)
         occurs[index.reshape(-1)] = True
         place = occurs.cumsum(0) - 1
@@ -209,30 +238,32 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     ctx.settings = (*problem[_TENSORS:], engine)
     alpha, _, _, soft, memory = output
     ctx.mark_non_differentiable(soft, memory)
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*(field for field in problem[:_TENSORS] if field is not None), alpha, soft, memory)
 
 
-def _backward(ctx: Any, operator: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    needs_x = ctx.needs_input_grad[0]
-    given = [grad.contiguous() for grad in grads[:3]]
-    found = iter(operator([*ctx.saved_tensors, *given], ctx.given, *ctx.settings, needs_x))
-    wanted = [needs_x, False, *ctx.given[2:10]]
+def _backward(ctx: Any, operator: Any, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    needs = Needs(ctx.needs_input_grad[0], ctx.needs_input_grad[9])
+    given = [*ctx.given, True, True, True, *(grad is not None for grad in grads[:3])]
+    tensors = [*ctx.saved_tensors, *(grad.contiguous() for grad in grads[:3] if grad is not None)]
+    found = iter(operator(tensors, given, *ctx.settings, *needs))
+    wanted = [needs.x, False, *ctx.given[2:9], needs.first]
     return (*(next(found) if want else None for want in wanted), *(None,) * 13)
 
 
 def _gradients(tensors: list[Tensor], given: list[bool], *settings: Any) -> list[Tensor]:
-    *problem, engine, needs_x = settings
+    *problem, engine, needs_x, needs_first = settings
     supply = iter(tensors)
-    fields = [next(supply) if is_given else None for is_given in given]
-    alpha, soft, memory, grad_alpha, grad_output, grad_last = supply
-    results = Results(alpha, grad_output, grad_last, soft, memory)  # what was returned is not looked at again
+    fields: list[Any] = [next(supply) if is_given else None for is_given in given]
+    alpha, soft, memory, grad_alpha, grad_output, grad_last = fields[_TENSORS:]
+    empty = alpha.new_empty(0)  # what was returned is not looked at again
     gradients: Gradients = _engine(engine).backward(
-        Problem(*fields, *problem),  # type: ignore[arg-type]
-        results,
+        Problem(*fields[:_TENSORS], *problem),
+        Results(alpha, empty, empty, soft, memory),
         grad_alpha,
         grad_output,
         grad_last,
-        needs_x,
+        Needs(needs_x, needs_first),
     )
     return [gradient for gradient in gradients if gradient is not None]
 
@@ -251,7 +282,7 @@ class _Plain(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         return _backward(ctx, _gradients, grads)
 
 
@@ -323,15 +354,22 @@ def _recurrence_backward(
     read: str,
     engine: str,
     needs_x: bool,
+    needs_first: bool,
 ) -> list[Tensor]:
-    return _gradients(tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x)
+    found = _gradients(
+        tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x, needs_first
+    )
+    return [gradient.clone() for gradient in found]  # an operator's results must not share memory
 
 
 @_recurrence_backward.register_fake
-def _(tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x):  # type: ignore[no-untyped-def]
+def _(  # type: ignore[no-untyped-def]
+    tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x, needs_first
+):
     supply = iter(tensors)
-    x, _, *rest = [next(supply) if is_given else None for is_given in given][:10]
-    return [torch.empty_like(field) for field in ([x] if needs_x else []) + rest if field is not None]
+    x, _, *rest, first = [next(supply) if is_given else None for is_given in given][:10]
+    wanted = ([x] if needs_x else []) + rest + ([first] if needs_first else [])
+    return [torch.empty_like(field) for field in wanted if field is not None]
 
 
 torch.library.register_autograd(

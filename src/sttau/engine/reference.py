@@ -49,8 +49,8 @@ class Run(NamedTuple):
     """What a recurrence returns. Rows run over samples first, then over the batch."""
 
     output: Tensor  # (rows, time, d), or (rows, 1, d) of the step read last; zero beyond a row's length
-    hidden: Tensor  # (rows, d): h after the last valid step
-    memory: Tensor | None  # (rows, d): c after the last valid step, for an LSTM
+    hidden: Tensor  # (rows, d): h after the step read last
+    memory: Tensor | None  # (rows, d): c after the step read last, for an LSTM
     transitions: Tensor  # (rows, time, k): α; zero beyond a row's length
 
 

@@ -11,6 +11,7 @@ Nothing is added up with atomics: results are the same from run to run.
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import torch
@@ -18,14 +19,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sttau.engine.factored import Gradients, Problem, Results, as_rows, linear
+from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
 _RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
 _RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
-_CHANGING = ["t0", "t1", "time", "B", "rows", "x_stride", "start_stride", "first_stride"]  # never compiled for a value
-_CHUNKS = 4  # in how many pieces of time a sequence is worked through
-_CHUNK_NUMBERS = 1 << 18  # of one gate, that a piece holds at least
+_PIECES = 3  # of time, in which a sequence is worked through
+_PIECE_NUMBERS = 1 << 18  # of one gate, that a piece holds at least
+
+# What Triton would otherwise compile anew for: numbers that are 1 or divisible by 16, and addresses of the caller's.
+_ANY_NUMBER = ["t0", "t1", "time", "B", "rows", "x_stride", "start_stride", "first_stride"]
+_ANY_ADDRESS = ["weight", "bias", "recurrent", "states", "temperature", "peephole", "start", "first", "lengths"]
+_ANY_GRADIENT = [*_ANY_ADDRESS, "grad_alpha", "grad_output"]
 
 
 # -- pieces of a step ------------------------------------------------------------------------------------------------
@@ -115,6 +120,23 @@ def _load_scalars(pointer, K: tl.constexpr):
 
 
 @triton.jit
+def _no_scalars(K: tl.constexpr):
+    values = ()
+    for j in tl.static_range(K):
+        values = values + (0.0,)
+    return values
+
+
+@triton.jit
+def _load_gradient(pointer, place, K: tl.constexpr):
+    """Of α at one step; zeros where nothing outside reads α."""
+    if pointer is None:
+        return _no_scalars(K)
+    else:
+        return _load_scalars(pointer + place * K, K)
+
+
+@triton.jit
 def _load_old(pointer, goes_on, K: tl.constexpr):
     """α of the step read before; nothing before the first."""
     values = ()
@@ -190,7 +212,10 @@ def _load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr
     return W, b
 
 
-@triton.jit(do_not_specialize=["total", "rows", "first_step", "layer"])
+@triton.jit(
+    do_not_specialize=["total", "rows", "first_step", "layer"],
+    do_not_specialize_on_alignment=["seed", "sequence", "sample"],
+)
 def _noise(
     alpha, seed, sequence, sample, total, rows, first_step, layer, K: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
@@ -214,7 +239,7 @@ def _noise(
 # -- resident: few states, unrolled, in registers --------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=_CHANGING)
+@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
 def _forward_resident(
     x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, output, memory, last,
@@ -325,14 +350,14 @@ def _forward_resident(
             tl.store(last + row * d + columns, c, mask=on)
 
 
-@triton.jit(do_not_specialize=_CHANGING)
+@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_GRADIENT)
 def _backward_resident(
     x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_start, grad_first,
+    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start, grad_first,
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr,
+    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
 ):  # fmt: skip
     G: tl.constexpr = 3 if GRU else 4
     BLOCKS: tl.constexpr = 6 if GRU else 5  # of d numbers, in a row of ``wide``
@@ -358,17 +383,25 @@ def _backward_resident(
             peep = _load_gates(peephole, columns, on, 3, d)
         opening = _load_gates(start + row * start_stride, columns, on, G, d)
         origin = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-        da = _load_scalars(carry_alpha + row * K, K)
+        if CARRY:
+            da = _load_scalars(carry_alpha + row * K, K)
+            warmth = tl.load(grad_temperature + row)
+        else:
+            da = _no_scalars(K)
+            warmth = 0.0
         a = _load_scalars(alpha + (t * rows + row) * K, K)
         if not GRU:
             c = tl.load(memory + (t * rows + row) * d + columns, mask=on, other=0.0)
-            dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
+            if carry_memory is None:
+                dc = tl.zeros([D], tl.float32)
+            else:
+                dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
         # Everything a step reads is loaded one step ahead: here for the first.
         goes_on = (t != length - 1) if REVERSE else (t != 0)
         place = t * rows + row
         fetched = _fetch(x, (t - t0) * B + sequence, columns, on, G, d, x_stride, F)
         old = _load_old(alpha + (place + move * rows) * K, goes_on, K)
-        outer = _load_scalars(grad_alpha + place * K, K)
+        outer = _load_gradient(grad_alpha, place, K)
         if not GRU:
             was = tl.load(memory + (place + move * rows) * d + columns, mask=columns < tl.where(goes_on, d, 0), other=0.0)
         if READ == 2:
@@ -382,7 +415,7 @@ def _backward_resident(
             following = _fetch(x, (ahead - t0) * B + sequence, columns, on, G, d, x_stride, F)
             xs = _project(fetched, W, b, G, F)
             next_old = _load_old(alpha + (there + move * rows) * K, goes_on, K)
-            next_outer = _load_scalars(grad_alpha + there * K, K)
+            next_outer = _load_gradient(grad_alpha, there, K)
             if not GRU:
                 next_was = tl.load(memory + (there + move * rows) * d + columns, mask=columns < tl.where(goes_on, d, 0), other=0.0)
                 was = tl.where(begins, origin, was)
@@ -425,14 +458,16 @@ def _backward_resident(
             for j in tl.static_range(1, K):
                 dot += s[j] * (da[j] + outer[j])
             dl = ()
-            into = coefficients + place * (2 * K + 1 + F)
+            into = coefficients + place * (2 * K + 2 + F)
             for j in tl.static_range(K):
                 dl = dl + (s[j] * (da[j] + outer[j] - dot) * inverse,)
+                warmth -= dl[j] * tl.log(tl.maximum(s[j], 1e-37))  # where α is 0, so is its gradient
                 tl.store(into + j, old[j])
-                tl.store(into + K + 1 + j, dl[j])
-            tl.store(into + K, 1.0)
+                tl.store(into + K + j, dl[j])
+            tl.store(into + 2 * K, 1.0)
+            tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
             for number in tl.static_range(F):
-                tl.store(into + 2 * K + 1 + number, fetched[number])
+                tl.store(into + 2 * K + 2 + number, fetched[number])
             du += _mix(dl, S, 0, 1, K)
 
             out = wide + ((t - t0) * rows + row) * BLOCKS * d + columns
@@ -452,10 +487,12 @@ def _backward_resident(
                 tl.store(out + 4 * d, dh, mask=on)
                 tl.store(out + 5 * d, u, mask=on)
                 opened = columns < tl.where(begins, d, 0)
-                tl.store(grad_start + row * 3 * d + columns, dr, mask=opened)
-                tl.store(grad_start + row * 3 * d + d + columns, dz, mask=opened)
-                tl.store(grad_start + row * 3 * d + 2 * d + columns, dm, mask=opened)
-                tl.store(grad_first + row * d + columns, dh, mask=opened)
+                if grad_start is not None:
+                    tl.store(grad_start + row * 3 * d + columns, dr, mask=opened)
+                    tl.store(grad_start + row * 3 * d + d + columns, dz, mask=opened)
+                    tl.store(grad_start + row * 3 * d + 2 * d + columns, dm, mask=opened)
+                if grad_first is not None:
+                    tl.store(grad_first + row * d + columns, dh, mask=opened)
             else:
                 do = du * y * o * (1 - o)
                 dc += du * o * (1 - y * y)
@@ -474,11 +511,12 @@ def _backward_resident(
                 tl.store(out + 2 * d, dg, mask=on)
                 tl.store(out + 3 * d, do, mask=on)
                 tl.store(out + 4 * d, u, mask=on)
-                opened = columns < tl.where(begins, d, 0)
-                tl.store(grad_start + row * 4 * d + columns, di, mask=opened)
-                tl.store(grad_start + row * 4 * d + d + columns, df, mask=opened)
-                tl.store(grad_start + row * 4 * d + 2 * d + columns, dg, mask=opened)
-                tl.store(grad_start + row * 4 * d + 3 * d + columns, do, mask=opened)
+                if grad_start is not None:
+                    opened = columns < tl.where(begins, d, 0)
+                    tl.store(grad_start + row * 4 * d + columns, di, mask=opened)
+                    tl.store(grad_start + row * 4 * d + d + columns, df, mask=opened)
+                    tl.store(grad_start + row * 4 * d + 2 * d + columns, dg, mask=opened)
+                    tl.store(grad_start + row * 4 * d + 3 * d + columns, do, mask=opened)
                 c = was
                 was = next_was
             da = _sums(p, K)
@@ -491,8 +529,10 @@ def _backward_resident(
             t += move
         for j in tl.static_range(K):
             tl.store(carry_alpha + row * K + j, da[j])
+        tl.store(grad_temperature + row, warmth)
         if not GRU:
-            tl.store(carry_memory + row * d + columns, dc, mask=on)
+            if grad_first is not None:
+                tl.store(grad_first + row * d + columns, dc, mask=on)
 
 
 # -- streamed: any number of states, read from cache at every step ---------------------------------------------------
@@ -510,7 +550,7 @@ def _mix_streamed(coefficients, matrix, columns, on, width, K: tl.constexpr, KB:
     return total
 
 
-@triton.jit(do_not_specialize=_CHANGING)
+@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
 def _forward_streamed(
     x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, output, memory, last,
@@ -612,14 +652,14 @@ def _forward_streamed(
             tl.store(last + row * d + columns, c, mask=on)
 
 
-@triton.jit(do_not_specialize=_CHANGING)
+@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_GRADIENT)
 def _backward_streamed(
     x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_start, grad_first,
+    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start, grad_first,
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr,
+    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
     KB: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
     G: tl.constexpr = 3 if GRU else 4
@@ -645,7 +685,12 @@ def _backward_streamed(
         dc = tl.zeros([D], tl.float32)
         if not GRU:
             c = tl.load(memory + (t * rows + row) * d + columns, mask=on, other=0.0)
-            dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
+            if carry_memory is not None:
+                dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
+        if CARRY:
+            warmth = tl.load(grad_temperature + row)
+        else:
+            warmth = 0.0
         for _ in range(steps):
             place = t * rows + row
             begins = (t == length - 1) if REVERSE else (t == 0)
@@ -670,16 +715,19 @@ def _backward_streamed(
                 s = tl.load(soft + place * K + number, mask=number < K, other=0.0)
             else:
                 s = tl.load(alpha + place * K + number, mask=number < K, other=0.0)
-            da = tl.load(grad_alpha + place * K + number, mask=number < K, other=0.0)
-            da += tl.load(carry_alpha + row * K + number, mask=number < K, other=0.0)
+            da = tl.load(carry_alpha + row * K + number, mask=number < K, other=0.0)
+            if grad_alpha is not None:
+                da += tl.load(grad_alpha + place * K + number, mask=number < K, other=0.0)
             dl = s * (da - tl.sum(s * da, 0)) * inverse
-            into = coefficients + place * (2 * K + 1)
+            warmth -= tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0)
+            into = coefficients + place * (2 * K + 2)
             back = tl.load(alpha + before * K + number, mask=number < tl.where(begins, 0, K), other=0.0)
             tl.store(into + number, back, mask=number < K)
-            tl.store(into + K, 1.0)
-            tl.store(into + K + 1 + number, dl, mask=number < K)
+            tl.store(into + K + number, dl, mask=number < K)
+            tl.store(into + 2 * K, 1.0)
+            tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
             tl.debug_barrier()
-            du = _mix_streamed(into + K + 1, states, columns, on, d, K, KB, D)
+            du = _mix_streamed(into + K, states, columns, on, d, K, KB, D)
             if READ == 2:
                 du += tl.load(grad_output + place * d + columns, mask=on, other=0.0).to(tl.float32)
             elif READ == 1:
@@ -704,7 +752,8 @@ def _backward_streamed(
                 tl.store(out + 3 * d, dm, mask=on)
                 tl.store(out + 4 * d, dh, mask=on)
                 tl.store(out + 5 * d, n + z * (old - n), mask=on)
-                tl.store(grad_first + row * d + columns, dh, mask=opened)
+                if grad_first is not None:
+                    tl.store(grad_first + row * d + columns, dh, mask=opened)
             else:
                 i = xs[0] + h[0]
                 f = xs[1] + h[1]
@@ -735,23 +784,26 @@ def _backward_streamed(
                 tl.store(out + 3 * d, do, mask=on)
                 tl.store(out + 4 * d, o * y, mask=on)
                 c = old
-            for g in tl.static_range(G):
-                tl.store(grad_start + (row * G + g) * d + columns, parts[g], mask=opened)
+            if grad_start is not None:
+                for gate in tl.static_range(G):
+                    tl.store(grad_start + (row * G + gate) * d + columns, parts[gate], mask=opened)
             for block in range(0, K, KB):
                 j = block + tl.arange(0, KB)
                 mask = (j < K)[:, None] & on[None, :]
                 total = tl.zeros([KB], tl.float32)
-                for g in tl.static_range(G):
-                    part = tl.load(recurrent + (j[:, None] * G + g) * d + columns[None, :], mask=mask, other=0.0)
-                    total += tl.sum(part * parts[g][None, :], 1)
+                for gate in tl.static_range(G):
+                    part = tl.load(recurrent + (j[:, None] * G + gate) * d + columns[None, :], mask=mask, other=0.0)
+                    total += tl.sum(part * parts[gate][None, :], 1)
                 if GRU:
                     part = tl.load(states + j[:, None] * d + columns[None, :], mask=mask, other=0.0)
                     total += tl.sum(part * parts[3][None, :], 1)
                 tl.store(carry_alpha + row * K + j, total, mask=j < K)
             tl.debug_barrier()
             t += move
+        tl.store(grad_temperature + row, warmth)
         if not GRU:
-            tl.store(carry_memory + row * d + columns, dc, mask=on)
+            if grad_first is not None:
+                tl.store(grad_first + row * d + columns, dc, mask=on)
 
 
 # -- the two functions of an engine ----------------------------------------------------------------------------------
@@ -785,28 +837,27 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
 
 def _pieces(problem: Problem, time: int) -> list[tuple[int, int]]:
     """Pieces of time in reading order."""
-    size = max(-(-time // _CHUNKS), -(-_CHUNK_NUMBERS // (problem.rows * problem.states.shape[1])))
+    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // (problem.rows * problem.states.shape[1])))
     pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
     return pieces[::-1] if problem.reverse else pieces
 
 
-_compiled: dict[Any, Any] = {}
+_compiled: dict[tuple[Any, ...], Any] = {}
 
 
-def _launch(kernel: Any, programs: int, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Start a kernel. Triton looks a kernel up in some 50 µs; remembering it by what it was compiled for takes 10."""
+def _launch(kernel: Any, programs: int, args: list[Any], options: dict[str, Any]) -> None:
+    """Start a kernel. Triton takes some 50 µs to find the compiled one; we remember it by all it depends on."""
     key = (
         kernel,
-        args[0].device,
+        torch.cuda.current_device() if args[0].is_cuda else None,
+        *(None if arg is None else getattr(arg, "dtype", None) or arg < 2**31 for arg in args),
         *options.values(),
-        *((arg.dtype, arg.data_ptr() % 16 == 0) if isinstance(arg, Tensor) else arg is None for arg in args),
-        any(isinstance(arg, int) and arg >= 2**31 for arg in args),
     )
     known = _compiled.get(key)
     if known is not None:
-        known[(programs, 1, 1)](*args, *(value for name, value in options.items() if name != "num_warps"))
+        known[programs, 1, 1](*args, *(value for name, value in options.items() if name != "num_warps"))
         return
-    result = kernel[(programs,)](*args, **options)
+    result = kernel[programs,](*args, **options)
     if result is not None:  # the interpreter has nothing to remember
         _compiled[key] = result
 
@@ -816,6 +867,20 @@ def _stride(tensor: Tensor) -> int:
     return 0 if len(tensor) == 1 else tensor.stride(0)
 
 
+def _on_device(function: Any) -> Any:
+    """Kernels start on the current GPU: make it the one that holds the problem."""
+
+    @wraps(function)
+    def call(problem: Problem, *args: Any) -> Any:
+        if not problem.x.is_cuda or problem.x.device.index == torch.cuda.current_device():
+            return function(problem, *args)
+        with torch.cuda.device(problem.x.device):
+            return function(problem, *args)
+
+    return call
+
+
+@_on_device
 def forward(problem: Problem, keep: bool) -> Results:
     """Run the recurrence; see :class:`~sttau.engine.factored.Problem`."""
     rows, (k, d) = problem.rows, problem.states.shape
@@ -829,8 +894,8 @@ def forward(problem: Problem, keep: bool) -> Results:
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
     kernel = _forward_resident if resident else _forward_streamed
     if problem.mode != "deterministic":
-        draws = (alpha, problem.seed, problem.sequence, problem.sample, time * rows, rows)
-        draws += (problem.first_step, problem.layer)
+        draws = [alpha, problem.seed, problem.sequence, problem.sample, time * rows, rows]
+        draws += [problem.first_step, problem.layer]
         _launch(_noise, triton.cdiv(time * rows, 128), draws, {"K": k, "BLOCK": 128, "num_warps": 4})
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
     for begin, end in [(0, time)] if options["F"] else _pieces(problem, time):
@@ -840,11 +905,11 @@ def forward(problem: Problem, keep: bool) -> Results:
             x = table[problem.index[begin:end]]
         else:
             x = linear(problem.x[begin:end], problem.input, problem.input_bias)
-        args = (
+        args = [
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
             begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
-        )  # fmt: skip
+        ]  # fmt: skip
         _launch(kernel, rows, args, options)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
@@ -854,37 +919,51 @@ def forward(problem: Problem, keep: bool) -> Results:
     return Results(alpha, output, last, soft, memory)
 
 
+@_on_device
 def backward(
-    problem: Problem, results: Results, grad_alpha: Tensor, grad_output: Tensor, grad_last: Tensor, needs_x: bool
+    problem: Problem,
+    results: Results,
+    grad_alpha: Tensor | None,
+    grad_output: Tensor | None,
+    grad_last: Tensor | None,
+    needs: Needs,
 ) -> Gradients:
     """Gradients of everything; see :class:`~sttau.engine.factored.Gradients`.
 
-    The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, a one
-    (for the bias), the gradient of the logits and, where they are few, the features. One matrix product of these
-    coefficients with the ``wide`` buffer (gate gradients and u) then sums all outer products over time.
+    The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, the
+    gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where they are few, the
+    features. One matrix product of these coefficients with the ``wide`` buffer (gate gradients and u) then sums all
+    outer products over time.
     """
     rows, (k, d) = problem.rows, problem.states.shape
     time, batch, features = problem.x.shape
     gru = problem.cell == "gru"
     width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # of the gates, and where u stands behind them
-    options, resident = _plan(problem, 6, {})
+    pieces = _pieces(problem, time)[::-1]
+    options, resident = _plan(problem, 6, {"CARRY": False})
     inside = bool(options["F"])
     in_place = not inside and rows == batch and problem.x.dtype == torch.float32
     kernel = _backward_resident if resident else _backward_streamed
     ragged = problem.lengths is not None
+    if ragged or not resident:  # a row may have nothing to do in the first piece
+        options["CARRY"] = True
+    if grad_output is None:
+        options["READ"] = 0
     new, zeros = problem.states.new_empty, problem.states.new_zeros
-    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 1 + options["F"]))
-    carry_alpha, carry_memory = zeros(rows, k), grad_last.clone()
-    grad_start = new(rows, width)
-    grad_first = new(rows if gru else 0, d)
-    grad_x = torch.empty_like(problem.x) if needs_x else None
-    grad_input = zeros(0 if inside else width, features)
-    sums = zeros(coefficients.shape[2], cell + d)
+    fresh = zeros if options["CARRY"] else new
+    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options["F"]))
+    carry_alpha, grad_temperature = fresh((rows, k)), fresh(rows)
+    grad_start = new(rows, width) if len(problem.start) > 1 else None
+    grad_first = None
+    if needs.first or (not gru and len(pieces) > 1):  # an LSTM's memory gradient passes from piece to piece here
+        grad_first = fresh((rows, d)) if gru or grad_last is None else grad_last.clone()
+    carry_memory = grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
+    grad_x = torch.empty_like(problem.x) if needs.x else None
+    grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
     grad_peephole = None if problem.peephole is None else zeros(3, d)
 
-    pieces = _pieces(problem, time)[::-1]
     buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
-    for begin, end in pieces:
+    for number, (begin, end) in enumerate(pieces):
         wide = buffer[: end - begin]
         flat = wide.view(-1, cell + d)
         if ragged:
@@ -897,56 +976,66 @@ def backward(
             _linear_into(flat[:, :width], source, problem.input, problem.input_bias)
         else:
             x = linear(problem.x[begin:end], problem.input, problem.input_bias)
-        args = (
+        args = [
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft, results.memory,
-            grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_start, grad_first,
-            begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
-        )  # fmt: skip
+            grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start,
+            grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
+        ]  # fmt: skip
         _launch(kernel, rows, args, options)
+        options["CARRY"], carry_memory = True, grad_first
         if ragged and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
             wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
-        sums.addmm_(coefficients[begin:end].view(-1, len(sums)).T, flat)
+        _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
         gate = flat[:, :width]
-        if not inside or needs_x:
+        if not inside or needs.x:
             if rows > batch:  # samples share their input
                 gate = gate.reshape(end - begin, rows // batch, batch, width).sum(1).view(-1, width)
             gate = gate.to(problem.input.dtype)
         if not inside:
-            if gate.dtype == torch.float32:
-                grad_input.addmm_(gate.T, source)
-            else:
-                grad_input += gate.T @ source
+            _multiply(grad_input, gate.T, source, number)
         if grad_x is not None:
             torch.mm(gate, problem.input, out=grad_x[begin:end].view(-1, features))
         if grad_peephole is not None:
             old = _memory_before(problem, results, begin, end)
-            for number, memory in ((0, old), (1, old), (3, results.memory[begin:end])):
-                part = wide[..., number * d : (number + 1) * d]
-                grad_peephole[min(number, 2)] += torch.where(part == 0, 0, part * memory).sum((0, 1))
+            for place, memory in ((0, old), (1, old), (3, results.memory[begin:end])):
+                part = wide[..., place * d : (place + 1) * d]
+                grad_peephole[min(place, 2)] += torch.where(part == 0, 0, part * memory).sum((0, 1))
 
-    if inside:
-        grad_input = sums[2 * k + 1 :, :width].T.contiguous()
-    grad_states = sums[k + 1 : 2 * k + 1, cell:].clone()  # an operator's results must not share memory
-    grad_recurrent = sums[:k, :width].clone()
+    grad_states, grad_recurrent, opening = sums[k : 2 * k, cell:], sums[:k, :width], sums[2 * k + 1 : 2 * k + 2, :width]
     if gru:
-        grad_recurrent[:, 2 * d :] = sums[:k, 3 * d : 4 * d]
-        grad_states += sums[:k, 4 * d : 5 * d]
-    soft = results.soft if problem.mode == "straight_through" else results.alpha
-    grad_logits = coefficients[..., k + 1 : 2 * k + 1]
-    first = grad_first if gru else carry_memory
+        grad_states = grad_states + sums[:k, 4 * d : 5 * d]
+        grad_recurrent = torch.cat([sums[:k, : 2 * d], sums[:k, 3 * d : 4 * d]], dim=1)
+        opening = torch.cat([opening[:, : 2 * d], sums[2 * k + 1 : 2 * k + 2, 3 * d : 4 * d]], dim=1)
+    if inside:
+        grad_input = sums[2 * k + 2 :, :width].T
     return Gradients(
         x=grad_x,
         input=grad_input.to(problem.input.dtype),
-        input_bias=None if problem.input_bias is None else sums[k, :width].clone().to(problem.input_bias.dtype),
+        input_bias=None if problem.input_bias is None else sums[2 * k, :width].to(problem.input_bias.dtype),
         recurrent=grad_recurrent,
         states=grad_states,
-        temperature=-torch.xlogy(grad_logits, soft).sum(),  # where α is 0, so is its gradient
+        temperature=grad_temperature.sum(),
         peephole=grad_peephole,
-        start=grad_start if len(problem.start) > 1 else grad_start.sum(0, keepdim=True),
-        first=first if len(problem.first) > 1 else first.sum(0, keepdim=True),
+        start=opening if grad_start is None else grad_start,
+        first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
+
+
+def _summed(gradient: Tensor | None, rows: int) -> Tensor | None:
+    return gradient if gradient is None or rows > 1 else gradient.sum(0, keepdim=True)
+
+
+def _multiply(into: Tensor, left: Tensor, right: Tensor, number: int) -> None:
+    """Add a product to what is there, from the second on."""
+    if left.dtype != into.dtype:
+        product = left @ right
+        into.copy_(product) if number == 0 else into.add_(product)
+    elif number == 0:
+        torch.mm(left, right, out=into)
+    else:
+        into.addmm_(left, right)
 
 
 def _linear_into(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -22,6 +22,11 @@ Initial = Literal["zeros", "first"]
 _STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
 
 
+def beside(directions: list[Tensor]) -> Tensor:
+    """Join what the directions give, along the last dimension; one alone stays as it is."""
+    return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
+
+
 class FiniteStateRNN(nn.Module):
     """What the ST-τ layers share. Use :class:`STTauLSTM` or :class:`STTauGRU`.
 
@@ -228,7 +233,7 @@ class FiniteStateRNN(nn.Module):
         mode: LayerMode | None = None,
     ) -> Tensor:
         """Return α of the last layer's forward direction for (batch, time, input_size): (rows, time, num_states)."""
-        return self._run(inputs, None, None, lengths, noise, mode)[3]
+        return self._run(inputs, None, None, lengths, noise, mode)[1][-self.num_directions].transitions
 
     def _run(
         self,
@@ -240,8 +245,9 @@ class FiniteStateRNN(nn.Module):
         mode: LayerMode | None,
         steps: Steps = "all",
         embedding: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """All layers and directions over (batch, time, features): output, h_n, c_n and the last layer's α."""
+        final: bool = False,
+    ) -> tuple[Tensor, list[Run]]:
+        """All layers and directions over (batch, time, features): the output, and what each of them gave."""
         mode = self.mode if mode is None else mode
         if mode not in get_args(LayerMode):
             raise ValueError(f"mode must be one of {', '.join(map(repr, get_args(LayerMode)))}, got {mode!r}")
@@ -268,15 +274,15 @@ class FiniteStateRNN(nn.Module):
             last = law[:, -1:] @ self.states
             if lengths is not None:
                 law = clear_padding(law, lengths)
-            return last if steps == "last" else law @ self.states, last.transpose(0, 1), None, law
+            output = last if steps == "last" else law @ self.states
+            return output, [Run(output, last[:, 0], None, law)]
         if noise is None and mode != "deterministic":
             noise = Noise.fresh(batch, inputs.device)
         rows = batch if noise is None else len(noise.sequence)
         if rows % batch:
             raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
 
-        h_n: list[Tensor] = []
-        c_n: list[Tensor] = []
+        every: list[Run] = []
         runs: list[Run] = []
         below: list[Tensor] = []  # states of the layer below, where its α is read instead of its output
         for layer in range(self.num_layers):
@@ -312,12 +318,11 @@ class FiniteStateRNN(nn.Module):
                         reverse=direction == 1,
                         steps="last" if self._reads_transitions(layer + 1) else steps if self._is_top(layer) else "all",
                         embedding=embedding,
+                        final=final,
                     )
                 )
-            h_n += [run.hidden for run in runs]
-            c_n += [run.memory for run in runs if run.memory is not None]
-        output = torch.cat([run.output for run in runs], dim=-1)
-        return output, torch.stack(h_n), torch.stack(c_n) if c_n else None, runs[0].transitions
+            every += runs
+        return beside([run.output for run in runs]), every
 
     def _is_top(self, layer: int) -> bool:
         return layer == self.num_layers - 1
@@ -332,8 +337,8 @@ class FiniteStateRNN(nn.Module):
         if self._reads_transitions(layer):
             below = range((layer - 1) * self.num_directions, layer * self.num_directions)
             states = [self._weights(index).states for index in below]
-            return torch.cat([run.transitions for run in runs], dim=-1), states
-        return F.dropout(torch.cat([run.output for run in runs], dim=-1), self.dropout, self.training), []
+            return beside([run.transitions for run in runs]), states
+        return F.dropout(beside([run.output for run in runs]), self.dropout, self.training), []
 
     def _call(
         self,
@@ -364,7 +369,10 @@ class FiniteStateRNN(nn.Module):
         if single:
             hidden = None if hidden is None else hidden[:, None]
             memory = None if memory is None else memory[:, None]
-        output, h_n, c_n, _ = self._run(x, hidden, memory, lengths, noise, mode)
+        output, runs = self._run(x, hidden, memory, lengths, noise, mode, final=True)
+        h_n = torch.stack([run.hidden for run in runs])
+        memories = [run.memory for run in runs if run.memory is not None]
+        c_n = torch.stack(memories) if memories else None
         if isinstance(inputs, PackedSequence):
             if output.shape[0] != batch:
                 raise ValueError("several samples a sequence need padded input with lengths, not a PackedSequence")
