@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+
+class Described(Protocol):
+    """What new data must be read like: a data set, or a model that remembers the one it was trained on."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One for each class; none for numbers."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One for each feature, in order."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """The token of each id."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 #: Called with a file's name, the bytes that are there, and how many there will be (None where the server does not say).
 Progress = Callable[[str, int, int | None], None]
@@ -75,7 +76,7 @@ class ResumingDownload:
                 answer = getattr(error, "response", None)
                 refused = answer is not None and 400 <= answer.status_code < 500
                 if refused or attempt == self.attempts:
-                    raise OSError(f"{url}: {error}") from error
+                    raise OSError(_reason(url, error)) from error
                 time.sleep(self.pause * 2 ** (attempt - 1))
         os.replace(self.part, output_file)
         self._stamp.unlink(missing_ok=True)
@@ -123,6 +124,23 @@ class ResumingDownload:
             self._stamp.write_text(version, "utf-8")
         else:
             self._stamp.unlink(missing_ok=True)
+
+
+def _reason(url: str, error: Exception) -> str:
+    """Why a download failed, in a few words: those of the libraries below fill a screen."""
+    import requests
+
+    host = urlsplit(url).netloc
+    answer = getattr(error, "response", None)
+    if answer is not None:
+        return f"{host} answers {answer.status_code} {answer.reason}"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return f"the connection to {host} broke off again and again"
+    if isinstance(error, requests.Timeout):
+        return f"{host} does not answer in time"
+    if isinstance(error, requests.RequestException):
+        return f"no connection to {host}"
+    return f"{host}: {error}"
 
 
 @contextmanager

@@ -107,10 +107,10 @@ def cut_beats(signal: Array, positions: Array, symbols: list[str]) -> tuple[Arra
         Beats (beats, 187) float32, classes (beats,) and samples at which they begin (beats,).
 
     Example:
-        >>> signal = np.arange(30) % 10
-        >>> beats, classes, samples = cut_beats(signal, np.array([0, 10, 20]), ["N", "V", "N"])
-        >>> beats.shape, classes.tolist(), samples.tolist(), beats[0, :5].round(2).tolist()
-        ((2, 187), [0, 2], [0, 10], [0.0, 0.33, 0.67, 1.0, 0.22])
+        >>> signal = np.arange(45) % 15
+        >>> beats, classes, samples = cut_beats(signal, np.array([0, 15, 30]), ["N", "V", "N"])
+        >>> beats.shape, classes.tolist(), samples.tolist(), beats[0, :7].tolist()
+        ((2, 187), [0, 2], [0, 15], [0.0, 0.25, 0.5, 0.75, 1.0, 0.0, 0.0])
     """
     ends = np.append(positions, len(signal))
     rows = [row for row, symbol in enumerate(symbols[:-1]) if symbol in SYMBOLS]

@@ -17,7 +17,7 @@ def shuffle(count: int, seed: int) -> Array:
 
     Example:
         >>> shuffle(5, seed=0).tolist()
-        [2, 3, 1, 4, 0]
+        [3, 2, 1, 0, 4]
     """
     return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable")
 
