@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 #: Called with a file's name, the bytes that are there, and how many there will be (None where the server does not say).
 Progress = Callable[[str, int, int | None], None]
 
-_BLOCK = 1 << 18
+_BLOCK = 1 << 14  # what has arrived of a block is lost when the connection breaks
 
 
 def _silent(name: str, done: int, of: int | None) -> None:

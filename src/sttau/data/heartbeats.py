@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
-from sttau.data.source import Array, Content, Form, Source, prepare
+from sttau.data.source import Array, Content, Form, Source, load_arrays, prepare
 from sttau.data.split import hold_out
 
 POINTS = 187
@@ -125,21 +129,30 @@ def cut_beats(signal: Array, positions: Array, symbols: list[str]) -> tuple[Arra
     return beats, classes, positions[rows].astype(np.uint32)
 
 
+@contextmanager
+def use_wfdb() -> Iterator[Any]:
+    """Give the reader of PhysioNet's files, which is an extra."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # wfdb 4.3 uses what pandas 3.1 advises against
+        try:
+            import wfdb
+        except ImportError as error:
+            raise ImportError('the records of PhysioNet are read with wfdb: pip install "sttau[ecg]"') from error
+        yield wfdb
+
+
 def read_records(*files: Path) -> Content:
     """Read the 48 records of PhysioNet with wfdb, from a folder, and cut them into beats."""
-    try:
-        import wfdb
-    except ImportError as error:
-        raise ImportError('the records of PhysioNet are read with wfdb: pip install "sttau[ecg]"') from error
     parts: dict[str, list[Array]] = {"x": [], "y": [], "record": [], "sample": []}
-    for record in RECORDS:
-        stem = str(files[0].parent / str(record))
-        annotations = wfdb.rdann(stem, "atr")
-        signal = wfdb.rdrecord(stem, physical=False, channels=[0]).d_signal[:, 0]
-        beats, classes, samples = cut_beats(signal, annotations.sample, annotations.symbol)
-        numbers = np.full(len(beats), record, dtype=np.uint16)
-        for name, part in zip(parts, (beats, classes, numbers, samples), strict=True):
-            parts[name].append(part)
+    with use_wfdb() as wfdb:
+        for record in RECORDS:
+            stem = str(files[0].parent / str(record))
+            annotations = wfdb.rdann(stem, "atr")
+            signal = wfdb.rdrecord(stem, physical=False, channels=[0]).d_signal[:, 0]
+            beats, classes, samples = cut_beats(signal, annotations.sample, annotations.symbol)
+            numbers = np.full(len(beats), record, dtype=np.uint16)
+            for name, part in zip(parts, (beats, classes, numbers, samples), strict=True):
+                parts[name].append(part)
     return {name: np.concatenate(part) for name, part in parts.items()}
 
 
@@ -149,7 +162,7 @@ _RECORD_FILES = tuple(f"{record}.{kind}" for record in RECORDS for kind in ("hea
 def read_record_archive(path: Path) -> Content:
     """Read the records from PhysioNet's archive, or another one that holds them."""
     wanted = set(_RECORD_FILES)
-    with tempfile.TemporaryDirectory(prefix="sttau-") as folder:
+    with use_wfdb(), tempfile.TemporaryDirectory(prefix="sttau-") as folder:
         # the names are ours, so that nothing in the archive decides where a file goes
         for name, content in read_members(path, lambda name: name.name in wanted and "x_mitdb" not in name.parts):
             (Path(folder) / name.name).write_bytes(content)
@@ -161,9 +174,8 @@ def read_record_archive(path: Path) -> Content:
 
 def read_compact(path: Path) -> Content:
     """Read the published split from one ``.npz``."""
-    with np.load(path, allow_pickle=False) as arrays:
-        x, y = arrays["x_train"], arrays["y_train"]
-        return _in_order(x, y, arrays["x_test"], arrays["y_test"])
+    arrays = load_arrays(path, ("x_train", "y_train", "x_test", "y_test"))
+    return _in_order(*arrays.values())
 
 
 def read_csv(train: Path, test: Path) -> Content:

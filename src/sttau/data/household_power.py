@@ -16,7 +16,7 @@ import torch
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
-from sttau.data.source import Array, Content, Form, Source, prepare
+from sttau.data.source import Array, Content, Form, Source, load_arrays, prepare
 
 COLUMNS = (
     "Global_active_power",
@@ -34,9 +34,9 @@ MISSING = -1
 
 def read_compact(path: Path) -> Content:
     """Read one ``.npz`` with an array of scaled integers for each column."""
-    with np.load(path, allow_pickle=False) as arrays:
-        minutes = np.stack([arrays[name].astype(np.int16) for name in COLUMNS])
-        start = arrays["start"].astype("datetime64[m]").astype(np.int64)
+    arrays = load_arrays(path)
+    minutes = np.stack([arrays[name].astype(np.int16) for name in COLUMNS])
+    start = arrays["start"].astype("datetime64[m]").astype(np.int64)
     return {"minutes": minutes, "start": np.atleast_1d(start)}
 
 

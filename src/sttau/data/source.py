@@ -226,6 +226,13 @@ def fingerprint(content: Content) -> str:
     return digest.hexdigest()
 
 
+def load_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
+    """Return arrays of an ``.npz``, all of them or those named. Pickles are refused."""
+    # opened here, since NumPy leaves the file open when it turns out to be damaged
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in (arrays.files if names is None else names)}
+
+
 def prepare(
     source: Source,
     recipe: str,
@@ -248,8 +255,7 @@ def prepare(
     file = prepared_file(source, recipe)
     if path is None:
         try:
-            with np.load(file, allow_pickle=False) as cached:
-                return {name: cached[name] for name in names}
+            return load_arrays(file, names)
         except FileNotFoundError:
             pass
         except _UNREADABLE as error:

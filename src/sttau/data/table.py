@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from sttau.data.dataset import Described, SequenceDataset
+from sttau.data.source import load_arrays
 from sttau.data.text import build_vocabulary, encode, tokenize
 
 Target = Literal["class", "number"]
@@ -388,8 +389,7 @@ def _rows(rows: list[int]) -> str:
 def _read_arrays(path: Path, like: Described | None, target: Target, split: str) -> SequenceDataset:
     """Read ``inputs``, and what there is of ``lengths``, ``labels``, ``ids`` and the names of what they hold."""
     try:
-        with np.load(path, allow_pickle=False) as opened:
-            arrays = {name: opened[name] for name in opened.files}
+        arrays = load_arrays(path)
     except Exception as error:  # numpy raises what it likes for damaged files
         raise ValueError(f"{path.name} cannot be read as a .npz of plain arrays: {error}") from error
     if "inputs" not in arrays:
