@@ -71,6 +71,22 @@ def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Files(folder, False)
 
 
+@pytest.fixture(scope="session")
+def imdb_ready(files: Files) -> None:
+    """IMDB tokenized, once for all workers: whoever comes second waits for the first."""
+    lock = Path(os.environ["STTAU_CACHE"]) / "imdb.lock"
+    while True:
+        try:
+            lock.mkdir()
+            break
+        except FileExistsError:
+            time.sleep(0.1)
+    try:
+        imdb.load_vocabulary()
+    finally:
+        lock.rmdir()
+
+
 def pretend(patch: pytest.MonkeyPatch, name: str, content: str) -> None:
     """Let the content with this checksum be the published one."""
     module, attribute = HOLDERS[name]

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,18 @@ def test_a_pickle_in_an_archive_is_not_opened(folders: tuple[Path, Path]) -> Non
 
 
 def test_a_path_that_holds_nothing_is_refused_with_the_names_expected(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"holds no files of numbers: expected numbers\.npz; or numbers\.txt"):
-        fetch(make_source(), tmp_path)
+    (tmp_path / "other.txt").touch()
+    for path in (tmp_path, tmp_path / "other.txt", tmp_path / "none"):
+        with pytest.raises(FileNotFoundError, match=r"no files of numbers: expected numbers\.npz; or numbers\.txt"):
+            fetch(make_source(), path)
+
+
+def test_one_of_several_files_stands_for_all_that_lie_beside_it(tmp_path: Path) -> None:
+    for name in ("mitbih_train.csv", "mitbih_test.csv"):
+        (tmp_path / name).touch()
+        with pytest.raises(FileNotFoundError) if name.endswith("train.csv") else nullcontext():
+            _, files = fetch(DATASETS["bih"].source, tmp_path / name)
+            assert files == [tmp_path / "mitbih_train.csv", tmp_path / "mitbih_test.csv"]
 
 
 def make(content: Content) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def read_zip(path: Path) -> Content:
 
 def _parse(body: bytes) -> Content:
     """Turn the lines into integers at once: all have three decimals, so without the points they are thousandths."""
-    lines = body.rstrip(b"\n").count(b"\n") + 1
+    body = body.rstrip(b"\n") + b"\n"
+    lines = body.count(b"\n")
     full = body.replace(b";?;?;?;?;?;?;\n", b";-.000" * 7 + b"\n").replace(b";?;?;?;?;?;?;?\n", b";-.000" * 7 + b"\n")
     if full.count(b".") != 7 * lines or b"?" in full:
         raise ValueError("a line does not have seven values with three decimals, or seven question marks")

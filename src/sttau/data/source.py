@@ -16,7 +16,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def fetch(
 
     Args:
         source: of the data set.
-        path: a file, or a folder that holds the files; nothing else is then searched.
+        path: a folder that holds the files, or one of them; nothing else is then searched.
         progress: called while bytes arrive.
 
     Raises:
@@ -160,11 +160,11 @@ def fetch(
 
 
 def _find_at(source: Source, path: Path) -> tuple[Form, list[Path]]:
-    if path.is_file():
-        for form in source.forms:
-            if form.files == (path.name,):
-                return form, [path]
-    found = find(source, [path])
+    if path.is_file():  # one of the files stands for all that lie beside it
+        forms = [form for form in source.forms if path.name in form.files]
+        found = find(replace(source, forms=tuple(forms), folder=""), [path.parent])
+    else:
+        found = find(source, [path])
     if found is None:
         known = "; or ".join(", ".join(form.files[:4]) for form in source.forms)
         raise FileNotFoundError(f"path={str(path)!r} holds no files of {source.name}: expected {known}")
