@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from sttau.data import download as room
 from sttau.data.download import _BLOCK, ResumingDownload, download
@@ -174,7 +173,3 @@ def test_nothing_is_said_and_the_loggers_are_left_as_they_were(
     download(publisher.url("file.bin"), target)
     assert capfd.readouterr() == ("", "")
     assert pooch.get_logger().level == level
-
-
-def test_requests_is_what_raises() -> None:
-    assert issubclass(requests.RequestException, OSError)  # what fetch relies on

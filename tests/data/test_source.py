@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import logging
 import os
@@ -7,6 +8,7 @@ import socket
 import time
 import zipfile
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,12 +139,29 @@ def test_a_wrong_download_is_noticed_removed_and_can_be_tried_again(
     assert np.array_equal(read_content(source)["x"], CONTENT["x"])
 
 
-def test_a_wrong_file_of_the_users_own_is_left_alone(folders: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("how", ["folder", "path", "one folder for both"])
+def test_a_wrong_file_of_the_users_own_is_left_alone(
+    folders: tuple[Path, Path], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = folders[0] / "numbers.txt"
     path.write_text("1 2 3")
+    if how == "one folder for both":
+        monkeypatch.setenv("STTAU_CACHE", str(folders[0]))
     with pytest.raises(ValueError, match="Get a fresh copy"):
-        read_content(make_source())
+        read_content(make_source(), path if how == "path" else None)
     assert path.exists()
+
+
+def test_a_checksum_of_the_publisher_is_checked_before_a_file_is_read(
+    folders: tuple[Path, Path], publisher: Any
+) -> None:
+    publisher.files["numbers.npz"] = archive()
+    source = make_source(publisher.url("numbers.npz"))
+    right, wrong = hashlib.sha256(archive()).hexdigest(), "0" * 64
+    with pytest.raises(ValueError, match="does not match the known hash"):
+        fetch(replace(source, forms=(replace(source.forms[0], sha256=(wrong,)),)))
+    assert not list(folders[1].rglob("numbers.npz"))
+    assert fetch(replace(source, forms=(replace(source.forms[0], sha256=(right,)),)))[1][0].exists()
 
 
 def test_a_pickle_in_an_archive_is_not_opened(folders: tuple[Path, Path]) -> None:
@@ -212,8 +231,6 @@ def test_a_damaged_cache_is_made_again(
 
 
 def test_another_recipe_or_content_has_another_cache(folders: tuple[Path, Path]) -> None:
-    from dataclasses import replace
-
     source = make_source()
     names = {
         prepared_file(source, "1"),

@@ -109,11 +109,13 @@ class ResumingDownload:
             total = None if size is None else have + int(size)
             self._remember(answer.headers)
             with self.part.open("ab" if have else "wb") as file:
-                self.progress(url.rsplit("/", 1)[-1], have, total)
+                name = url.rsplit("/", 1)[-1]
+                self.progress(name, have, total)
                 for block in answer.iter_content(_BLOCK):
                     file.write(block)
                     have += len(block)
-                    self.progress(url.rsplit("/", 1)[-1], have, total)
+                    self.progress(name, have, total)
+        have = self.part.stat().st_size  # not what was counted: another process may have written too
         if total is not None and have != total:
             raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
 

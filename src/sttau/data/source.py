@@ -185,19 +185,21 @@ def read_content(
     try:
         content = form.read(*files)
     except _UNREADABLE as error:
-        raise ValueError(f"{names} cannot be read as {form.about}: {error}. {_discard(files)}") from error
+        raise ValueError(f"{names} cannot be read as {form.about}: {error}. {_discard(files, path)}") from error
     found = fingerprint(content)
     if found != source.content:
         raise ValueError(
             f"{names} can be read, but does not hold {source.title} as it was published: the SHA-256 of the content is "
-            f"{found}, expected {source.content}. {_discard(files)}"
+            f"{found}, expected {source.content}. {_discard(files, path)}"
         )
     return content
 
 
-def _discard(files: list[Path]) -> str:
+def _discard(files: list[Path], path: str | os.PathLike[str] | None) -> str:
     """Remove files that were downloaded, leave those of the user; say what to do."""
-    if all(file.is_relative_to(cache_folder()) for file in files):
+    mine = data_folders()[:-1]
+    owned = path is not None or any(file.is_relative_to(folder) for file in files for folder in mine)
+    if not owned:
         for file in files:
             file.unlink(missing_ok=True)
         return "The download was removed; try again."
