@@ -31,7 +31,7 @@ def pytest_unconfigure() -> None:
 
 def pytest_report_header() -> str:
     folder = os.environ.get("STTAU_DATA")
-    return f"data: STTAU_DATA={folder}; sets that are not there are replaced by generated stand-ins [stand-in]"
+    return f"data: real files if all are in STTAU_DATA={folder}, else generated stand-ins; test names say which"
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sttau.data import SPLITS, load
-from sttau.data.household_power import COLUMNS, SCALE, read_compact, read_zip
-from sttau.data.source import fingerprint
+from sttau.data.household_power import COLUMNS, SCALE, parse_minutes, read_compact, read_zip, sum_hours
+from sttau.data.source import fingerprint, load_arrays
 
 NAME = "individual+household+electric+power+consumption.zip"
 
@@ -31,7 +31,12 @@ def write_zip(path: Path, minutes: Any, start: Any) -> None:
 
 @pytest.fixture(scope="module")
 def content(files: Any) -> dict[str, Any]:
-    return dict(read_compact(files.path("household_power/household_power_minutes.npz")))
+    """The minutes themselves."""
+    arrays = load_arrays(files.path("household_power/household_power_minutes.npz"))
+    return {
+        "minutes": np.stack([arrays[name].astype(np.int16) for name in COLUMNS]),
+        "start": arrays["start"].reshape(1).astype(np.int64),
+    }
 
 
 def test_counts_are_the_published_ones(content: dict[str, Any]) -> None:
@@ -54,11 +59,27 @@ def test_facts_of_the_real_series(files: Any, content: dict[str, Any]) -> None:
 
 def test_ucis_archive_gives_the_same_integers(content: dict[str, Any], tmp_path: Path) -> None:
     """On 150,000 minutes, with missing ones among them."""
-    some = {"minutes": np.ascontiguousarray(content["minutes"][:, :150_000]), "start": content["start"]}
-    assert (some["minutes"] == -1).any()
-    write_zip(tmp_path / NAME, some["minutes"], some["start"])
-    again = read_zip(tmp_path / NAME)
-    assert fingerprint(again) == fingerprint(some)
+    some, start = content["minutes"][:, :150_000], int(content["start"][0])
+    assert (some == -1).any()
+    write_zip(tmp_path / NAME, some, start)
+    with zipfile.ZipFile(tmp_path / NAME) as archive:
+        minutes, first = parse_minutes(archive.read("household_power_consumption.txt"))
+    assert np.array_equal(minutes, some)
+    assert first == start
+    arrays = dict(zip(COLUMNS, some, strict=True))
+    np.savez(tmp_path / "household_power_minutes.npz", start=content["start"][0].astype("datetime64[m]"), **arrays)
+    assert fingerprint(read_zip(tmp_path / NAME)) == fingerprint(read_compact(tmp_path / "household_power_minutes.npz"))
+
+
+def test_hours_are_added_up_exactly() -> None:
+    minutes = np.tile(np.array([[1, 2, -1, 4]], dtype=np.int16), (7, 1))
+    hours = sum_hours(minutes, start=60 * 24 + 58)  # two minutes before an hour is full
+    assert {name: np.asarray(value).tolist() for name, value in hours.items()} == {
+        "sums": [[3, 4]] * 7,
+        "measured": [2, 1],
+        "minutes": [2, 2],
+        "start": [24],
+    }
 
 
 def test_each_hour_predicts_the_next_and_parts_follow_one_another(files: Any, content: dict[str, Any]) -> None:

@@ -105,6 +105,15 @@ def test_only_sentences_with_remarks_of_one_kind_are_taken_from_products(tmp_pat
     assert (content["text"], list(content["label"])) == (["good", "bad"], [1, 0])
 
 
+def test_older_copies_in_latin_1_are_read_too(tmp_path: Path) -> None:
+    for encoding in ("utf-8", "latin-1"):
+        with zipfile.ZipFile(tmp_path / f"{encoding}.zip", "w") as archive:
+            archive.writestr("rt-polarity.pos", "el ladrón de orquídeas \x97 fine\n".encode(encoding))
+            archive.writestr("rt-polarity.neg", b"dull\n")
+    old, new = (movie_reviews.read_sentences(tmp_path / f"{encoding}.zip") for encoding in ("latin-1", "utf-8"))
+    assert fingerprint(old) == fingerprint(new)
+
+
 def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "sentence_polarity.zip", "w") as archive:
         archive.writestr("rt-polarity.pos", "fine\n")

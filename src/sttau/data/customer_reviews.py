@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
-from sttau.data.reviews import label_texts, load_foreign, read_compact
+from sttau.data.reviews import decode, label_texts, load_foreign, read_compact
 from sttau.data.source import Content, Form, Source
 
 _REPOSITORY = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/7917668a7bf647fc9e7b02bdbc40d8ab5567ea67"
@@ -20,7 +20,7 @@ _REPOSITORY = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/7917
 
 def read_lines(positive: Path, negative: Path) -> Content:
     """Read two files with a sentence a line."""
-    return label_texts(*(path.read_text("utf-8").split("\n") for path in (positive, negative)))
+    return label_texts(*(decode(path.read_bytes()).split("\n") for path in (positive, negative)))
 
 
 def read_products(path: Path) -> Content:
@@ -28,7 +28,7 @@ def read_products(path: Path) -> Content:
     texts: dict[str, list[str]] = {"+": [], "-": []}
     files = dict(read_members(path, lambda name: name.suffix == ".txt" and name.stem.lower() != "readme"))
     for name in sorted(files):
-        for line in files[name].decode("utf-8").splitlines():
+        for line in decode(files[name]).split("\n"):
             remarks, mark, sentence = line.partition("##")
             signs = set(re.findall(r"\[([+-])", remarks))
             if mark and len(signs) == 1:

@@ -36,31 +36,54 @@ def read_compact(path: Path) -> Content:
     """Read one ``.npz`` with an array of scaled integers for each column."""
     arrays = load_arrays(path)
     minutes = np.stack([arrays[name].astype(np.int16) for name in COLUMNS])
-    start = arrays["start"].astype("datetime64[m]").astype(np.int64)
-    return {"minutes": minutes, "start": np.atleast_1d(start)}
+    return sum_hours(minutes, int(arrays["start"].astype("datetime64[m]").astype(np.int64)))
 
 
 def read_zip(path: Path) -> Content:
     """Read UCI's archive: one text file, a line a minute, ``;`` between values, ``?`` where one is missing."""
-    members = [
-        content for _, content in read_members(path, lambda name: name.name == "household_power_consumption.txt")
-    ]
+    members = [text for _, text in read_members(path, lambda name: name.name == "household_power_consumption.txt")]
     if len(members) != 1:
         raise ValueError(f"it holds {len(members)} files household_power_consumption.txt, expected one")
-    header, _, body = members[0].replace(b"\r", b"").partition(b"\n")
+    return sum_hours(*parse_minutes(members[0]))
+
+
+def sum_hours(minutes: Array, start: int) -> Content:
+    """Add up the minutes of each hour that were measured, exactly.
+
+    Args:
+        minutes: (columns, minutes) scaled integers, -1 where nothing was measured.
+        start: the first minute, counted from 1970.
+
+    Returns:
+        ``sums`` (columns, hours), ``measured`` and ``minutes`` (hours,), and ``start``, the first hour since 1970.
+    """
+    hour = (start + np.arange(minutes.shape[1])) // 60
+    place, hours = hour - hour[0], int(hour[-1] - hour[0]) + 1
+    measured = (minutes != MISSING).all(0)
+    sums = [np.bincount(place[measured], column[measured], minlength=hours) for column in minutes]
+    return {
+        "sums": np.stack(sums).astype(np.int64),
+        "measured": np.bincount(place[measured], minlength=hours).astype(np.int64),
+        "minutes": np.bincount(place, minlength=hours).astype(np.int64),
+        "start": hour[:1].astype(np.int64),
+    }
+
+
+def parse_minutes(text: bytes) -> tuple[Array, int]:
+    """Turn UCI's text into integers at once: all have three decimals, so without the points they are thousandths.
+
+    Returns:
+        (columns, minutes) scaled integers, -1 where nothing was measured; and the first minute, counted from 1970.
+    """
+    header, _, body = text.replace(b"\r", b"").partition(b"\n")
     if header.decode("utf-8").split(";") != ["Date", "Time", *COLUMNS]:
         raise ValueError(f"its first line is {header[:100]!r}, expected Date;Time;{';'.join(COLUMNS)}")
-    return _parse(body)
-
-
-def _parse(body: bytes) -> Content:
-    """Turn the lines into integers at once: all have three decimals, so without the points they are thousandths."""
     body = body.rstrip(b"\n") + b"\n"
     lines = body.count(b"\n")
-    full = body.replace(b";?;?;?;?;?;?;\n", b";-.000" * 7 + b"\n").replace(b";?;?;?;?;?;?;?\n", b";-.000" * 7 + b"\n")
+    nothing = b";-.000" * 7 + b"\n"
+    full = body.replace(b";?;?;?;?;?;?;\n", nothing).replace(b";?;?;?;?;?;?;?\n", nothing)
     if full.count(b".") != 7 * lines or b"?" in full:
         raise ValueError("a line does not have seven values with three decimals, or seven question marks")
-    # -.000 becomes -1: a missing value, which no measurement is
     plain = full.replace(b"-.000", b"-1").translate(bytes.maketrans(b";:/\n", b"    "), b".")
     numbers = np.fromstring(plain, dtype=np.int32, sep=" ")
     if numbers.size != 13 * lines:
@@ -77,7 +100,7 @@ def _parse(body: bytes) -> Content:
     if (values % divisors)[~missing].any():
         raise ValueError("a value has more digits than were published")
     minutes = np.where(missing, MISSING, values // divisors).T.astype(np.int16)
-    return {"minutes": np.ascontiguousarray(minutes), "start": times[:1]}
+    return np.ascontiguousarray(minutes), int(times[0])
 
 
 def _minutes(year: Array, month: Array, day: Array) -> Array:
@@ -105,7 +128,7 @@ SOURCE = Source(
         ),
         Form("one compact file", ("household_power_minutes.npz",), read_compact),
     ),
-    content="68c9d3b20fb6ec9b86be8cf53029dc2fd60642180030d8e596b7d00ff2413dd0",
+    content="67adea049249b6ed2d860042575a9454637d22161e4af7c07ac3448cce2e58c9",
 )
 
 
@@ -163,14 +186,7 @@ def load_household_power(
 
 def _make(content: Content) -> dict[str, Array]:
     """Mean of each hour over the minutes that were measured; NaN where there was none."""
-    minutes, start = np.asarray(content["minutes"]), int(np.asarray(content["start"])[0])
-    hour = (start + np.arange(minutes.shape[1])) // 60
-    measured = (minutes != MISSING).all(0)
-    place = (hour - hour[0])[measured]
-    count = np.bincount(place, minlength=int(hour[-1] - hour[0]) + 1)
+    sums, measured = np.asarray(content["sums"]), np.asarray(content["measured"])
     with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN that is meant
-        means = [
-            np.bincount(place, column[measured], minlength=len(count)) / count / scale
-            for column, scale in zip(minutes, SCALE, strict=True)
-        ]
-    return {"hours": np.stack(means, axis=1), "start": hour[:1]}
+        hours = (sums / measured).T / np.array(SCALE)
+    return {"hours": hours, "start": np.asarray(content["start"])}

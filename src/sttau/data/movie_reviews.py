@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
-from sttau.data.reviews import label_texts, load_foreign, read_compact
+from sttau.data.reviews import decode, label_texts, load_foreign, read_compact
 from sttau.data.source import Content, Form, Source
 
 _NLTK = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora"
@@ -23,7 +23,7 @@ def read_sentences(path: Path) -> Content:
     """Read NLTK's archive of snippets: two files with one a line."""
     texts: dict[str, list[str]] = {}
     for name, content in read_members(path, lambda name: name.name in ("rt-polarity.pos", "rt-polarity.neg")):
-        texts[name.suffix] = content.decode("utf-8").split("\n")
+        texts[name.suffix] = decode(content).split("\n")
     return label_texts(texts[".pos"], texts[".neg"])
 
 
@@ -31,7 +31,7 @@ def read_documents(path: Path) -> Content:
     """Read NLTK's archive of whole reviews: one file each, in a folder for each class."""
     texts: dict[str, list[tuple[str, str]]] = {"pos": [], "neg": []}
     for name, content in read_members(path, lambda name: name.suffix == ".txt" and name.parent.name in ("pos", "neg")):
-        texts[name.parent.name].append((name.name, content.decode("utf-8")))
+        texts[name.parent.name].append((name.name, decode(content)))
     return label_texts(*([text for _, text in sorted(texts[kind])] for kind in ("pos", "neg")))
 
 

@@ -25,6 +25,14 @@ def label_texts(positive: list[str], negative: list[str]) -> Content:
     return {"label": np.array([1] * len(good) + [0] * len(bad), dtype=np.uint8), "text": good + bad}
 
 
+def decode(content: bytes) -> str:
+    """Return text that is in UTF-8 or, in older copies, in Latin-1."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
 def read_compact(path: Path) -> Content:
     """Read one JSON object a line, with ``label`` and ``text``."""
     with lzma.open(path, "rt", encoding="utf-8") as lines:

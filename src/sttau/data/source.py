@@ -53,6 +53,8 @@ class Form:
         read: takes their paths and returns the content.
         urls: where the publisher offers each file; none where they cannot be had without an account.
         sha256: checksum of each file, where the publisher gives one.
+        check: raises an error if this cannot be the content; for a form that could not be compared with the others in
+            full. It decides, and the content's checksum only leads to a warning.
     """
 
     about: str
@@ -60,6 +62,7 @@ class Form:
     read: Callable[..., Content]
     urls: tuple[str, ...] = ()
     sha256: tuple[str | None, ...] = ()
+    check: Callable[[Content], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,13 @@ def read_content(
     except _UNREADABLE as error:
         raise ValueError(f"{names} cannot be read as {form.about}: {error}. {_discard(files, path)}") from error
     found = fingerprint(content)
-    if found != source.content:
+    if found != source.content and form.check is not None:
+        try:
+            form.check(content)
+        except ValueError as error:
+            raise ValueError(f"{names} does not hold {source.title}: {error}. {_discard(files, path)}") from error
+        _LOG.warning("%s passed what could be checked, but is not the same as other forms in every number", names)
+    elif found != source.content:
         raise ValueError(
             f"{names} can be read, but does not hold {source.title} as it was published: the SHA-256 of the content is "
             f"{found}, expected {source.content}. {_discard(files, path)}"
