@@ -79,7 +79,8 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
     if tokens is None:
         bad = ~inputs.isfinite().all(-1)
     else:
-        ids = inputs.to(torch.int64)  # unsigned types know no comparison
+        signed = inputs.dtype in (torch.int16, torch.int32, torch.int64)
+        ids = inputs if signed else inputs.to(torch.int64)  # unsigned types know no comparison
         bad = (ids < 0) | (ids >= tokens)
     if lengths is not None:  # what stands in the padding does not matter
         bad = bad & valid_steps(inputs, lengths)
