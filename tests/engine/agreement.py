@@ -74,7 +74,18 @@ def large_cases() -> list[Case]:
     for cell in cells:
         for mode in modes:
             cases += [
-                Case(cell, mode, k, d, time=37, batch=5, features=2 if k == 5 else 6, samples=2, ragged=True, reverse=not d % 2)
+                Case(
+                    cell,
+                    mode,
+                    k,
+                    d,
+                    time=37,
+                    batch=5,
+                    features=2 if k == 5 else 6,
+                    samples=2,
+                    ragged=True,
+                    reverse=not d % 2,
+                )
                 for k, d in sizes
             ]
         cases += [
@@ -85,7 +96,9 @@ def large_cases() -> list[Case]:
     return [*cases, Case("lstm", "soft", 18, 9, time=26, ragged=True, peephole=True, reverse=True)]
 
 
-def disagreement(case: Case, engine: Engine, dtype: torch.dtype = torch.float32, device: str = "cpu") -> dict[str, float]:
+def disagreement(
+    case: Case, engine: Engine, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> dict[str, float]:
     """Largest error of every result and gradient, as a part of the largest true number; the truth is in float64.
 
     Where the reference in the same number type is no better than a fifth of it, that is not the engine's error, and 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.engine.agreement import Case, disagreement, small_cases
 
 from sttau.engine import Noise, Weights, run
-from tests.engine.agreement import Case, disagreement, small_cases
 
 triton_engine = pytest.importorskip("sttau.engine.triton", reason="needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")
@@ -46,9 +46,10 @@ def test_tokens_without_gradients_are_read_from_a_table_of_projected_vectors() -
 
 def test_bfloat16_is_only_storage() -> None:
     torch.manual_seed(1)
-    weights = Weights(
-        *(torch.randn(*shape).bfloat16() for shape in ((28, 3), (28, 7), (28,), (28,), (3, 7))), torch.tensor(1.0).bfloat16()
-    )  # type: ignore[arg-type]  # fmt: skip
+    drawn = Weights(
+        torch.randn(28, 3), torch.randn(28, 7), torch.randn(28), torch.randn(28), torch.randn(3, 7), torch.tensor(1.0)
+    )
+    weights = drawn.to(torch.bfloat16)
     x, noise = torch.randn(2, 40, 3).bfloat16(), Noise.of(torch.arange(2))
     ours = run("lstm", x, weights, noise=noise, engine="triton")
     reference = run("lstm", x, weights, noise=noise, engine="reference")

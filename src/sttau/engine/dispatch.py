@@ -64,11 +64,12 @@ def run(
 ) -> Run:
     """Run one layer in one direction over a batch; see :func:`sttau.engine.reference.run` for the arguments.
 
-    ``final=False`` says that nobody will read ``Run.hidden``. ``engine`` forces one of them; without it the fastest that
-    can do the work is taken.
+    ``final=False`` says that nobody will read ``Run.hidden``. ``engine`` forces one of them; without it the fastest
+    that can do the work is taken.
     """
     device, dtype = weights.input.device, weights.input.dtype
-    name = choose(device, dtype, *weights.states.shape, engine=engine)
+    states, size = weights.states.shape
+    name = choose(device, dtype, states, size, engine)
     with torch.autocast(device.type, enabled=False):
         if name == "reference":
             return reference.run(
