@@ -22,8 +22,8 @@ def _arguments(cell: str, mode: str, read: str, reverse: bool) -> tuple[Any, ...
     noise = Noise.of(torch.arange(2))
     return (
         leaf(5, 2, 3), None, leaf(width, 3), leaf(width), leaf(4, width), leaf(4, 7), tau, None,
-        leaf(2, width), leaf(2, 7), torch.tensor([5, 3]), noise.seed, noise.sequence, noise.sample, 2, 0, 0, cell, mode, reverse, read,
-        True, "cpu",
+        leaf(2, width), leaf(2, 7), torch.tensor([5, 3]), noise.seed, noise.sequence, noise.sample, 2, 0, 0, cell, mode,
+        reverse, read, True, "cpu",
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_alpha_is_that_of_the_cpu_and_of_any_split_of_the_batch() -> None:
 
 def test_extremes_stay_finite() -> None:
     weights = Weights(
-        *(scale * torch.randn(*shape, device="cuda") for scale, shape in ((1, (64, 3)), (1, (64, 16)), (1, (64,)), (1, (64,)))),
+        *(torch.randn(*shape, device="cuda") for shape in ((64, 3), (64, 16), (64,), (64,))),
         1e4 * torch.randn(3, 16, device="cuda"),
         torch.tensor(1e-3, device="cuda"),
     )  # type: ignore[call-arg]  # fmt: skip
