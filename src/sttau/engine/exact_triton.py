@@ -27,9 +27,11 @@ from sttau.engine.reference import Weights
 MOST_STATES = 32  # for which the scan is written; a k×k matrix must fit in the registers of one program
 
 _PIECE_NUMBERS = 1 << 25  # of the projected input that exist at once
-_SUM_NUMBERS = 1 << 24  # of the partial sums that exist at once
-_TILE, _COLUMNS, _WARPS = 64, 32, 4  # forward: inputs and columns of d that a program holds
-_TILE_BACK, _COLUMNS_BACK, _WARPS_BACK = 64, 32, 4  # backward
+# How many inputs (M) and columns of d (C) a program holds at a time. Forward, 64 inputs fill the tensor cores; backward,
+# 16 leave all rows of a column to one warp, so that sums over rows need no memory.
+_FORWARD = {"M": 64, "C": 32, "num_warps": 4, "num_stages": 2, "maxnreg": 168}
+_BACKWARD = {"M": 16, "C": 64, "num_warps": 4, "num_stages": 2, "maxnreg": 168}
+_GROUP = 80  # logits of an input that a program holds
 _CHANGING = ["count", "sources", "time", "blocks", "size"]  # never compiled for a value
 
 
@@ -67,14 +69,17 @@ def _rows_forward(
     """A program makes the rows of M inputs from GROUP of the hidden states (``sources`` in all)."""
     groups = tl.cdiv(sources, GROUP)
     first = (tl.program_id(0) % groups) * GROUP
-    m = (tl.program_id(0) // groups).to(tl.int64) * M + tl.arange(0, M)
-    j = tl.arange(0, KP)
+    begin = (tl.program_id(0) // groups).to(tl.int64) * M  # places in large tensors: 64 bits for the tile, 32 inside it
+    m, j = tl.arange(0, M), tl.arange(0, KP)
+    here = m < count - begin
+    x += begin * (3 * d)
+    rows += begin * sources * K
     logits = ()
     for _ in tl.static_range(GROUP):
         logits = logits + (tl.zeros([M, KP], tl.float32),)
     for start in range(0, d, C):
         c = start + tl.arange(0, C)
-        on = (m < count)[:, None] & (c < d)[None, :]
+        on = here[:, None] & (c < d)[None, :]
         x_r, x_z, x_n = _load_three(x + m[:, None] * (3 * d) + c[None, :], on, d)
         # S is zero beyond d, so what u is there does not matter
         S = tl.load(states + j[:, None] * d + c[None, :], mask=(j < K)[:, None] & (c < d)[None, :], other=0.0)
@@ -93,35 +98,47 @@ def _rows_forward(
         score = tl.where((j < K)[None, :], logits[g], float("-inf"))
         weight = tl.exp(score - tl.max(score, 1)[:, None])
         law = weight / tl.sum(weight, 1)[:, None]
-        on = (m < count)[:, None] & (j < tl.where(i < sources, K, 0))[None, :]
+        on = here[:, None] & (j < tl.where(i < sources, K, 0))[None, :]
         tl.store(rows + (m[:, None] * sources + i) * K + j[None, :], law, mask=on)
 
 
 @triton.jit(do_not_specialize=_CHANGING)
 def _rows_backward(
-    x, recurrent, hidden, states, rows, grad, sums, outer, count, sources,
+    x, recurrent, hidden, states, rows, grad, shares, count, sources,
     d: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, M: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """A program owns M inputs and C columns. It puts the gradient of x in the place of x, and its share of the others in
-    ``sums`` (tile, source, 4, d: those of the three recurrent parts and of h) and ``outer`` (tile, k, d: that of S)."""  # noqa: D205, D209
+    """A program owns M inputs and C columns. The gradient of x takes the place of x; of other gradients it has a share.
+
+    A tile's shares are 4 · sources rows for the three recurrent parts and h, k rows for S and 3 rows for the bias.
+    """
     blocks: tl.constexpr = (d + C - 1) // C
     tile = (tl.program_id(0) // blocks).to(tl.int64)
     c = (tl.program_id(0) % blocks) * C + tl.arange(0, C)
-    m = tile * M + tl.arange(0, M)
-    j = tl.arange(0, KP)
-    on = (m < count)[:, None] & (c < d)[None, :]
-    place = x + m[:, None] * (3 * d) + c[None, :]
+    m, j = tl.arange(0, M), tl.arange(0, KP)
+    here = m < count - tile * M
+    on = here[:, None] & (c < d)[None, :]
+    inside = here[:, None] & (j < K)[None, :]
+    place = x + tile * (M * 3 * d) + (m[:, None] * (3 * d) + c[None, :])
+    entry = m[:, None] * (sources * K) + j[None, :]
+    rows += tile * M * sources * K
+    grad += tile * M * sources * K
+    shares += tile * (4 * sources + K + 3) * d + c
+    pair = tl.arange(0, 2)
+    part = (pair[None, :, None] + 2 * pair[None, None, :]) * d
     x_r, x_z, x_n = _load_three(place, on, d)
     S = tl.load(states + j[:, None] * d + c[None, :], mask=(j < K)[:, None] & (c < d)[None, :], other=0.0)
+    # Adding an empty product brings x into the layout of products once, and not its gates at every turn of the loop.
+    nothing = tl.zeros([M, KP], tl.float32)
+    x_r = tl.dot(nothing, S, x_r, input_precision="tf32")
+    x_z = tl.dot(nothing, S, x_z, input_precision="tf32")
+    x_n = tl.dot(nothing, S, x_n, input_precision="tf32")
     d_r = tl.zeros([M, C], tl.float32)
     d_z = tl.zeros([M, C], tl.float32)
     d_n = tl.zeros([M, C], tl.float32)
     d_S = tl.zeros([KP, C], tl.float32)
     for i in range(sources):
-        entry = (m[:, None] * sources + i) * K + j[None, :]
-        inside = (m < count)[:, None] & (j < K)[None, :]
-        law = tl.load(rows + entry, mask=inside, other=0.0)
-        slope = tl.load(grad + entry, mask=inside, other=0.0)
+        law = tl.load(rows + i * K + entry, mask=inside, other=0.0)
+        slope = tl.load(grad + i * K + entry, mask=inside, other=0.0)
         slope = law * (slope - tl.sum(law * slope, 1)[:, None])
         d_u = tl.dot(slope, S, input_precision="tf32x3")
         h_r, h_z, h_n = _load_three(recurrent + i * (3 * d) + c, c < d, d)
@@ -135,15 +152,16 @@ def _rows_backward(
         d_z += g_z
         d_n += g_n
         d_S = tl.dot(tl.trans(slope), n + z * keep, d_S, input_precision="tf32x3")
-        share = sums + (tile * sources + i) * (4 * d) + c
-        tl.store(share, tl.sum(g_r, 0), mask=c < d)
-        tl.store(share + d, tl.sum(g_z, 0), mask=c < d)
-        tl.store(share + 2 * d, tl.sum(g_n * r, 0), mask=c < d)
-        tl.store(share + 3 * d, tl.sum(d_u * z, 0), mask=c < d)
+        share = tl.sum(tl.join(tl.join(g_r, g_z), tl.join(g_n * r, d_u * z)), 0)  # one exchange between threads for four
+        tl.store((shares + i * (4 * d))[:, None, None] + part, share, mask=(c < d)[:, None, None])
     tl.store(place, d_r, mask=on)
     tl.store(place + d, d_z, mask=on)
     tl.store(place + 2 * d, d_n, mask=on)
-    tl.store(outer + (tile * K + j[:, None]) * d + c[None, :], d_S, mask=(j < K)[:, None] & (c < d)[None, :])
+    shares += sources * (4 * d)
+    tl.store(shares[None, :] + j[:, None] * d, d_S, mask=(j < K)[:, None] & (c < d)[None, :])
+    tl.store(shares + K * d, tl.sum(d_r, 0), mask=c < d)
+    tl.store(shares + (K + 1) * d, tl.sum(d_z, 0), mask=c < d)
+    tl.store(shares + (K + 2) * d, tl.sum(d_n, 0), mask=c < d)
 
 
 def _padded(k: int) -> int:
@@ -161,17 +179,17 @@ def _transition_rows(
     """(count, features), (3d, features), (3d,), (n, 3d), (n, d) and (k, d) give (count, n, k)."""
     count, (sources, d), k = len(inputs), hidden.shape, len(states)
     rows = inputs.new_empty(count, sources, k)
-    group = max(1, 80 // _padded(k))
+    group = max(1, _GROUP // _padded(k))
     group = -(-sources // -(-sources // group))  # groups of the same size, as far as that goes
     size = min(count, max(1, _PIECE_NUMBERS // (3 * d)))
     projected = inputs.new_empty(size, 3 * d)
     for begin in range(0, count, size or 1):
         piece = inputs[begin : begin + size]
         x = _project(piece, weight, bias, projected[: len(piece)])
-        grid = (triton.cdiv(len(piece), _TILE) * triton.cdiv(sources, group),)
+        grid = (triton.cdiv(len(piece), _FORWARD["M"]) * triton.cdiv(sources, group),)
         _rows_forward[grid](
             x, recurrent, hidden, states, rows[begin : begin + size], len(piece), sources,
-            d=d, K=k, KP=_padded(k), GROUP=group, M=_TILE, C=_COLUMNS, num_warps=_WARPS,
+            d=d, K=k, KP=_padded(k), GROUP=group, **_FORWARD,
         )  # fmt: skip
     return rows
 
@@ -197,38 +215,35 @@ def _transition_rows_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of the six arguments of the forward; that of the inputs is empty where it is not needed."""
     count, (sources, d), k = len(inputs), hidden.shape, len(states)
-    tiles = max(1, min(_PIECE_NUMBERS // (3 * d * _TILE_BACK), _SUM_NUMBERS // ((4 * sources + k) * d)))
-    size = min(count, tiles * _TILE_BACK)
+    wide = 4 * sources + k + 3
+    tile = _BACKWARD["M"]
+    size = min(count, max(1, _PIECE_NUMBERS // (max(3 * tile, wide) * d)) * tile)
     grad = grad.contiguous()
     grad_inputs = torch.empty_like(inputs if needs_inputs else inputs[:0])
-    grad_weight = torch.zeros_like(weight)
-    grad_bias, grad_sources = weight.new_zeros(3 * d), weight.new_zeros(sources, 4 * d)
-    grad_states = torch.zeros_like(states)
+    grad_weight, sums = torch.zeros_like(weight), inputs.new_zeros(wide, d)
     buffer = inputs.new_empty(size, 3 * d)
     for begin in range(0, count, size or 1):
         piece = inputs[begin : begin + size]
         x = _project(piece, weight, bias, buffer[: len(piece)])
-        tiles = triton.cdiv(len(piece), _TILE_BACK)
-        sums, outer = x.new_empty(tiles, sources, 4 * d), x.new_empty(tiles, k, d)
-        _rows_backward[(tiles * triton.cdiv(d, _COLUMNS_BACK),)](
-            x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], sums, outer,
-            len(piece), sources, d=d, K=k, KP=_padded(k), M=_TILE_BACK, C=_COLUMNS_BACK, num_warps=_WARPS_BACK,
+        tiles = triton.cdiv(len(piece), tile)
+        shares = x.new_empty(tiles, wide, d)
+        _rows_backward[(tiles * triton.cdiv(d, _BACKWARD["C"]),)](
+            x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], shares,
+            len(piece), sources, d=d, K=k, KP=_padded(k), **_BACKWARD,
         )  # fmt: skip
         if needs_inputs:
             torch.mm(x, weight, out=grad_inputs[begin : begin + size])
         grad_weight.addmm_(x.T, piece)
-        grad_bias += x.sum(0)
-        grad_sources += sums.sum(0)
-        grad_states += outer.sum(0)
-    if bias is None:
-        grad_bias = grad_bias[:0].clone()
-    return (
+        sums += shares.sum(0)
+    of_sources, grad_states, grad_bias = sums.split([4 * sources, k, 3])
+    of_sources = of_sources.view(sources, 4, d)
+    return (  # copies, since an operator's results must not share memory
         grad_inputs,
         grad_weight,
-        grad_bias,
-        grad_sources[:, : 3 * d].clone(),  # an operator's results must not share memory
-        grad_sources[:, 3 * d :].clone(),
-        grad_states,
+        grad_bias.flatten().clone(),
+        of_sources[:, :3].reshape(sources, 3 * d),
+        of_sources[:, 3].clone(),
+        grad_states.clone(),
     )
 
 
@@ -245,8 +260,7 @@ def _(
     needs_inputs: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     grad_inputs = torch.empty_like(inputs if needs_inputs else inputs[:0])
-    grad_bias = weight.new_empty(0 if bias is None else weight.shape[0])
-    return grad_inputs, *map(torch.empty_like, (weight, grad_bias, recurrent, hidden, states))
+    return grad_inputs, torch.empty_like(weight), *map(torch.empty_like, (weight[:, 0], recurrent, hidden, states))
 
 
 def _keep_rows(ctx, inputs, output) -> None:
