@@ -1,8 +1,8 @@
 """The path sum on a GPU: the kernels behind :mod:`sttau.engine.exact`, which says what they compute.
 
-Transition rows: a program owns a tile of inputs and walks over d in blocks, so that of everything of size inputs · k · d
-nothing leaves the chip. The projected input x W_xᵀ + b is one matrix product and exists for a piece of the inputs at a
-time. What the backward pass keeps is A alone; it makes the gates again.
+Transition rows: a program owns a tile of inputs and walks over d in blocks, so that nothing of size inputs · k · d
+leaves the chip. The projected input x W_xᵀ + b is one matrix product and exists for a piece of the inputs at a time.
+What the backward pass keeps is A alone; it makes the gates again.
 
 The scan: a sequence is cut into blocks. The product of each block is made first, in parallel; a program then comes to
 its own block by multiplying a law (or a gradient message) with the products of the blocks before (or after) it, and
@@ -24,13 +24,11 @@ from torch import Tensor
 
 from sttau.engine.reference import Weights
 
-MOST_STATES = 32  # for which the scan is written; a k×k matrix must fit in the registers of one program
-
 _PIECE_NUMBERS = 1 << 25  # of the projected input that exist at once
-# How many inputs (M) and columns of d (C) a program holds at a time. Forward, 64 inputs fill the tensor cores; backward,
-# 16 leave all rows of a column to one warp, so that sums over rows need no memory.
-_FORWARD = {"M": 64, "C": 32, "num_warps": 4, "num_stages": 2, "maxnreg": 168}
-_BACKWARD = {"M": 16, "C": 64, "num_warps": 4, "num_stages": 2, "maxnreg": 168}
+# How many inputs (M) and columns of d (C) a program holds at a time. Forward, 64 inputs fill the tensor cores;
+# backward, 16 leave all rows of a column to one warp, so that sums over rows need no memory.
+_FORWARD = {"M": 64, "C": 32, "num_warps": 4, "num_stages": 2}
+_BACKWARD = {"M": 16, "C": 64, "num_warps": 4, "num_stages": 2}
 _GROUP = 80  # logits of an input that a program holds
 _CHANGING = ["count", "sources", "time", "blocks", "size"]  # never compiled for a value
 
@@ -89,7 +87,7 @@ def _rows_forward(
             there = c < tl.where(i < sources, d, 0)
             h_r, h_z, h_n = _load_three(recurrent + i * (3 * d) + c, there, d)
             h = tl.load(hidden + i * d + c, mask=there, other=0.0)
-            r, z, n = _gates(x_r, x_z, x_n, h_r, h_z, h_n)
+            _, z, n = _gates(x_r, x_z, x_n, h_r, h_z, h_n)
             u = n + z * (h[None, :] - n)
             added = added + (tl.dot(u, tl.trans(S), logits[g], input_precision="tf32x3"),)
         logits = added
@@ -152,7 +150,9 @@ def _rows_backward(
         d_z += g_z
         d_n += g_n
         d_S = tl.dot(tl.trans(slope), n + z * keep, d_S, input_precision="tf32x3")
-        share = tl.sum(tl.join(tl.join(g_r, g_z), tl.join(g_n * r, d_u * z)), 0)  # one exchange between threads for four
+        share = tl.sum(
+            tl.join(tl.join(g_r, g_z), tl.join(g_n * r, d_u * z)), 0
+        )  # one exchange between threads for four
         tl.store((shares + i * (4 * d))[:, None, None] + part, share, mask=(c < d)[:, None, None])
     tl.store(place, d_r, mask=on)
     tl.store(place + d, d_z, mask=on)
@@ -165,7 +165,11 @@ def _rows_backward(
 
 
 def _padded(k: int) -> int:
-    return max(16, triton.next_power_of_2(k))  # the smallest side of a matrix product
+    return max(16, 1 << (k - 1).bit_length())  # the smallest side of a matrix product
+
+
+def _options(k: int) -> dict[str, int]:
+    return {"K": k, "KP": _padded(k), "maxnreg": 168 if k <= 16 else 255}  # 168 let three programs share a processor
 
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
@@ -189,15 +193,13 @@ def _transition_rows(
         grid = (triton.cdiv(len(piece), _FORWARD["M"]) * triton.cdiv(sources, group),)
         _rows_forward[grid](
             x, recurrent, hidden, states, rows[begin : begin + size], len(piece), sources,
-            d=d, K=k, KP=_padded(k), GROUP=group, **_FORWARD,
+            d=d, GROUP=group, **_options(k), **_FORWARD,
         )  # fmt: skip
     return rows
 
 
 @_transition_rows.register_fake
-def _(
-    inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor
-) -> Tensor:
+def _(inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor) -> Tensor:
     return inputs.new_empty(inputs.shape[0], hidden.shape[0], states.shape[0])
 
 
@@ -229,7 +231,7 @@ def _transition_rows_backward(
         shares = x.new_empty(tiles, wide, d)
         _rows_backward[(tiles * triton.cdiv(d, _BACKWARD["C"]),)](
             x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], shares,
-            len(piece), sources, d=d, K=k, KP=_padded(k), **_BACKWARD,
+            len(piece), sources, d=d, **_options(k), **_BACKWARD,
         )  # fmt: skip
         if needs_inputs:
             torch.mm(x, weight, out=grad_inputs[begin : begin + size])
@@ -259,8 +261,9 @@ def _(
     states: Tensor,
     needs_inputs: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    grad_inputs = torch.empty_like(inputs if needs_inputs else inputs[:0])
-    return grad_inputs, torch.empty_like(weight), *map(torch.empty_like, (weight[:, 0], recurrent, hidden, states))
+    new = torch.empty_like
+    grad_inputs, grad_bias = new(inputs if needs_inputs else inputs[:0]), weight.new_empty(weight.shape[0])
+    return grad_inputs, new(weight), grad_bias, new(recurrent), new(hidden), new(states)
 
 
 def _keep_rows(ctx, inputs, output) -> None:
@@ -272,7 +275,12 @@ def _rows_gradients(ctx, grad):
     grad_inputs, grad_weight, grad_bias, *others = torch.ops.sttau.transition_rows_backward(
         grad, rows, *given, ctx.needs_input_grad[0]
     )
-    return grad_inputs if ctx.needs_input_grad[0] else None, grad_weight, None if given[2] is None else grad_bias, *others
+    return (
+        grad_inputs if ctx.needs_input_grad[0] else None,
+        grad_weight,
+        None if given[2] is None else grad_bias,
+        *others,
+    )
 
 
 _transition_rows.register_autograd(_rows_gradients, setup_context=_keep_rows)
@@ -281,7 +289,14 @@ _transition_rows.register_autograd(_rows_gradients, setup_context=_keep_rows)
 def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
     """As :func:`sttau.engine.exact.transition_rows`, for hidden states (n, d) that all inputs share."""
     recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
-    tensors = (inputs.reshape(-1, inputs.shape[-1]), weights.input, weights.input_bias, recurrent, hidden, weights.states)
+    tensors = (
+        inputs.reshape(-1, inputs.shape[-1]),
+        weights.input,
+        weights.input_bias,
+        recurrent,
+        hidden,
+        weights.states,
+    )
     plain = (None if tensor is None else tensor.to(torch.float32).contiguous() for tensor in tensors)
     rows: Tensor = torch.ops.sttau.transition_rows(*plain)
     return rows.to(inputs.dtype).reshape(*inputs.shape[:-1], *rows.shape[1:])
@@ -320,7 +335,7 @@ def _follow(law, matrix):
 @triton.jit(do_not_specialize=_CHANGING)
 def _block_products(matrices, lengths, products, time, blocks, size, K: tl.constexpr, KP: tl.constexpr):
     """The product of the matrices of each block."""
-    sequence, block, begin, valid, end = _place(lengths, time, blocks, size)
+    sequence, block, begin, valid, _ = _place(lengths, time, blocks, size)
     i = tl.arange(0, KP)
     product = tl.where((i[:, None] == i[None, :]) & (i < K)[None, :], 1.0, 0.0)
     source = matrices + sequence * time * (K * K)
@@ -435,7 +450,7 @@ def _scan_options(k: int) -> dict[str, int]:
 
 @torch.library.custom_op("sttau::state_distribution", mutates_args=())
 def _state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(batch, k), (batch, time - 1, k, k) and (batch,) give the laws (batch, time, k), and the products of the blocks."""
+    """(batch, k), (batch, time - 1, k, k) and (batch,) give the laws (batch, time, k) and the products of blocks."""
     batch, time, k, _ = matrices.shape
     blocks, size = _blocks(time)
     laws, products = first.new_empty(batch, time + 1, k), first.new_empty(batch, blocks, k, k)
@@ -459,7 +474,11 @@ def _state_distribution_backward(
     batch, time, k, _ = matrices.shape
     blocks, size = _blocks(time)
     grad = grad.contiguous()
-    messages, grad_first, grad_matrices = grad.new_empty(batch, blocks, k), grad.new_empty(batch, k), torch.empty_like(matrices)
+    messages, grad_first, grad_matrices = (
+        grad.new_empty(batch, blocks, k),
+        grad.new_empty(batch, k),
+        torch.empty_like(matrices),
+    )
     grid, options = (batch * blocks,), _scan_options(k)
     _block_messages[grid](grad, matrices, lengths, messages, time, blocks, size, **options)
     _scan_backward[grid](
@@ -469,9 +488,7 @@ def _state_distribution_backward(
 
 
 @_state_distribution_backward.register_fake
-def _(
-    grad: Tensor, matrices: Tensor, lengths: Tensor | None, laws: Tensor, products: Tensor
-) -> tuple[Tensor, Tensor]:
+def _(grad: Tensor, matrices: Tensor, lengths: Tensor | None, laws: Tensor, products: Tensor) -> tuple[Tensor, Tensor]:
     return grad.new_empty(grad.shape[0], grad.shape[2]), torch.empty_like(matrices)
 
 
@@ -487,7 +504,7 @@ _state_distribution.register_autograd(_law_gradients, setup_context=_keep_laws)
 
 
 def state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None) -> Tensor:
-    """As :func:`sttau.engine.exact.state_distribution`, for at least one matrix of at most ``MOST_STATES`` states."""
+    """As :func:`sttau.engine.exact.state_distribution`, for at least one matrix, of at most 32 states."""
     lengths = None if lengths is None else lengths.to(matrices.device)
     plain = (tensor.to(torch.float32).contiguous() for tensor in (first, matrices))
     laws: Tensor = torch.ops.sttau.state_distribution(*plain, lengths)[0]
