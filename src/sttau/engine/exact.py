@@ -122,25 +122,30 @@ def cumulative_products(matrices: Tensor, *, reverse: bool = False) -> Tensor:
     """
     if reverse:
         matrices = matrices.flip(1)
+    within = _products_in_blocks(matrices, reverse)
+    carried = [torch.eye(within.shape[-1], dtype=within.dtype, device=within.device).expand_as(within[:, 0, 0])]
+    for number in range(within.shape[1] - 1):
+        carried.append(_join(carried[-1], within[:, number, -1], reverse))
+    whole = _join(torch.stack(carried, dim=1)[:, :, None], within, reverse).flatten(1, 2)[:, : matrices.shape[1]]
+    return whole.flip(1) if reverse else whole
+
+
+def _products_in_blocks(matrices: Tensor, reverse: bool = False) -> Tensor:
+    """Running products inside blocks of about √T matrices: (batch, blocks, width, k, k), filled up with identities."""
     batch, time, k, _ = matrices.shape
-
-    def join(done: Tensor, new: Tensor) -> Tensor:
-        product = new @ done if reverse else done @ new
-        return product / product.sum(dim=-1, keepdim=True)
-
     width = math.isqrt(time - 1) + 1  # √T, rounded up
     blocks = -(-time // width)
     fill = torch.eye(k, dtype=matrices.dtype, device=matrices.device).expand(batch, blocks * width - time, k, k)
     grid = torch.cat([matrices, fill], dim=1).reshape(batch, blocks, width, k, k)
     within = [grid[:, :, 0]]
     for number in range(1, width):
-        within.append(join(within[-1], grid[:, :, number]))
-    carried = [torch.eye(k, dtype=matrices.dtype, device=matrices.device).expand(batch, k, k)]
-    for number in range(blocks - 1):
-        carried.append(join(carried[-1], within[-1][:, number]))
-    whole = join(torch.stack(carried, dim=1)[:, :, None], torch.stack(within, dim=2))
-    whole = whole.reshape(batch, blocks * width, k, k)[:, :time]
-    return whole.flip(1) if reverse else whole
+        within.append(_join(within[-1], grid[:, :, number], reverse))
+    return torch.stack(within, dim=2)
+
+
+def _join(done: Tensor, new: Tensor, reverse: bool = False) -> Tensor:
+    product = new @ done if reverse else done @ new
+    return product / product.sum(dim=-1, keepdim=True)
 
 
 def state_distribution(
@@ -165,14 +170,18 @@ def state_distribution(
 
         return exact_triton.state_distribution(first, matrices, lengths)
     matrices = hold_beyond(matrices, lengths)
+    law = first[:, None]
     if matrices.shape[1] <= _SERIAL:
-        laws = [first]
+        laws = [law]
         for number in range(matrices.shape[1]):
-            law = (laws[-1][:, None] @ matrices[:, number])[:, 0]
-            laws.append(law / law.sum(dim=-1, keepdim=True))
-        return torch.stack(laws, dim=1)
-    rest = (first[:, None, None] @ cumulative_products(matrices))[:, :, 0]
-    return torch.cat([first[:, None], rest], dim=1)
+            laws.append(_join(laws[-1], matrices[:, number]))
+        return torch.cat(laws, dim=1)
+    within = _products_in_blocks(matrices)
+    starts = [law]
+    for number in range(within.shape[1] - 1):
+        starts.append(_join(starts[-1], within[:, number, -1]))
+    rest = _join(torch.stack(starts, dim=1)[:, :, None], within)[..., 0, :].flatten(1, 2)
+    return torch.cat([law, rest[:, : matrices.shape[1]]], dim=1)
 
 
 def hold_beyond(matrices: Tensor, lengths: Tensor | None) -> Tensor:
