@@ -87,7 +87,7 @@ def _rows_forward(
             there = c < tl.where(i < sources, d, 0)
             h_r, h_z, h_n = _load_three(recurrent + i * (3 * d) + c, there, d)
             h = tl.load(hidden + i * d + c, mask=there, other=0.0)
-            _, z, n = _gates(x_r, x_z, x_n, h_r, h_z, h_n)
+            _r, z, n = _gates(x_r, x_z, x_n, h_r, h_z, h_n)
             u = n + z * (h[None, :] - n)
             added = added + (tl.dot(u, tl.trans(S), logits[g], input_precision="tf32x3"),)
         logits = added
@@ -335,7 +335,7 @@ def _follow(law, matrix):
 @triton.jit(do_not_specialize=_CHANGING)
 def _block_products(matrices, lengths, products, time, blocks, size, K: tl.constexpr, KP: tl.constexpr):
     """The product of the matrices of each block."""
-    sequence, block, begin, valid, _ = _place(lengths, time, blocks, size)
+    sequence, block, begin, valid, _end = _place(lengths, time, blocks, size)
     i = tl.arange(0, KP)
     product = tl.where((i[:, None] == i[None, :]) & (i < K)[None, :], 1.0, 0.0)
     source = matrices + sequence * time * (K * K)
