@@ -59,6 +59,8 @@ def test_what_the_kernels_cannot_do_is_said() -> None:
     many, matrices = torch.full((1, 33), 1 / 33), torch.full((1, 3, 33, 33), 1 / 33)
     with pytest.raises(ValueError, match="at most 32 states, not 33"):
         exact.state_distribution(many, matrices, engine="triton")
+    with pytest.raises(ValueError, match="needs a CUDA device, not 'cpu'"):
+        exact.state_distribution(many[:, :2], matrices[..., :2, :2], engine="triton")
     weights = Weights(torch.ones(3, 1), torch.ones(3, 1), None, None, torch.ones(2, 1), torch.tensor(1.0))
     with pytest.raises(ValueError, match="float32, not float64"):
         exact.transition_matrices(torch.ones(4, 1, dtype=torch.float64), weights.to(torch.float64), engine="triton")

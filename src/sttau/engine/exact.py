@@ -223,6 +223,8 @@ def _choose(tensor: Tensor, engine: Engine | None, obstacle: str | None) -> Engi
     obstacle = obstacle or _missing()
     if obstacle is None and tensor.dtype == torch.float64:
         obstacle = "its numbers are float32, not float64"
+    if obstacle is None and tensor.device.type != "cuda" and not _interpreted():
+        obstacle = f"it needs a CUDA device, not {tensor.device.type!r}"
     if obstacle is None:
         return "triton"
     if engine is not None:
@@ -238,6 +240,13 @@ def _missing() -> str | None:
     except ImportError as error:
         return f"it cannot be loaded ({error})"
     return None
+
+
+def _interpreted() -> bool:
+    """Whether Triton's interpreter runs its kernels (``TRITON_INTERPRET=1``), which works anywhere."""
+    from triton import knobs
+
+    return bool(knobs.runtime.interpret)
 
 
 @cache

@@ -30,6 +30,7 @@ _PIECE_NUMBERS = 1 << 25  # of the projected input that exist at once
 _FORWARD = {"M": 64, "C": 32, "num_warps": 4, "num_stages": 2}
 _BACKWARD = {"M": 16, "C": 64, "num_warps": 4, "num_stages": 2}
 _GROUP = 80  # logits of an input that a program holds
+_SHORTEST = 16  # steps of a block of the scan
 _CHANGING = ["count", "sources", "time", "blocks", "size"]  # never compiled for a value
 
 
@@ -150,9 +151,8 @@ def _rows_backward(
         d_z += g_z
         d_n += g_n
         d_S = tl.dot(tl.trans(slope), n + z * keep, d_S, input_precision="tf32x3")
-        share = tl.sum(
-            tl.join(tl.join(g_r, g_z), tl.join(g_n * r, d_u * z)), 0
-        )  # one exchange between threads for four
+        # Joined, the four sums over rows take one exchange between threads.
+        share = tl.sum(tl.join(tl.join(g_r, g_z), tl.join(g_n * r, d_u * z)), 0)
         tl.store((shares + i * (4 * d))[:, None, None] + part, share, mask=(c < d)[:, None, None])
     tl.store(place, d_r, mask=on)
     tl.store(place + d, d_z, mask=on)
@@ -440,8 +440,13 @@ def _scan_backward(
 
 def _blocks(time: int) -> tuple[int, int]:
     """How many blocks, and of how many steps: about 2·√(2T) steps are then taken one after another."""
-    size = max(16, math.isqrt(time // 2))
+    size = max(_SHORTEST, math.isqrt(time // 2))
     return -(-time // size), size
+
+
+def _room(batch: int, time: int, k: int) -> tuple[int, int, int, int]:
+    """The shape that holds the products of any number of blocks; written so that ``time`` may be a symbol."""
+    return batch, (time + _SHORTEST - 1) // _SHORTEST, k, k
 
 
 def _scan_options(k: int) -> dict[str, int]:
@@ -453,7 +458,7 @@ def _state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None)
     """(batch, k), (batch, time - 1, k, k) and (batch,) give the laws (batch, time, k) and the products of blocks."""
     batch, time, k, _ = matrices.shape
     blocks, size = _blocks(time)
-    laws, products = first.new_empty(batch, time + 1, k), first.new_empty(batch, blocks, k, k)
+    laws, products = first.new_empty(batch, time + 1, k), first.new_empty(_room(batch, time, k))
     grid, options = (batch * blocks,), _scan_options(k)
     _block_products[grid](matrices, lengths, products, time, blocks, size, **options)
     _laws[grid](first, matrices, lengths, products, laws, time, blocks, size, **options)
@@ -463,7 +468,7 @@ def _state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None)
 @_state_distribution.register_fake
 def _(first: Tensor, matrices: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     batch, time, k, _ = matrices.shape
-    return first.new_empty(batch, time + 1, k), first.new_empty(batch, _blocks(time)[0], k, k)
+    return first.new_empty(batch, time + 1, k), first.new_empty(_room(batch, time, k))
 
 
 @torch.library.custom_op("sttau::state_distribution_backward", mutates_args=())
