@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sttau.cli import app
+from sttau.data import DATASETS
 from sttau.experiments import quickstart
 
 SMALL = {"automaton_updates": 200, "digit_updates": 5, "digit_seeds": 1, "samples": 2, "digit_hidden": 8}
@@ -47,3 +48,59 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path: 
     answer = CliRunner().invoke(app, ["quickstart", "--out", str(path)])
     assert answer.exit_code == 2
     assert "name a folder" in answer.output
+
+
+@pytest.fixture
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STTAU_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("STTAU_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("_nowhere")
+def test_data_list_shows_every_set_and_where_it_is() -> None:
+    answer = CliRunner().invoke(app, ["data", "list"], env={"COLUMNS": "120"})
+    assert answer.exit_code == 0
+    assert all(name in answer.output for name in DATASETS)
+    assert "23,000" in answer.output
+    assert "not here; sttau data get imdb" in answer.output
+    assert "comes with sttau" in answer.output
+
+
+@pytest.mark.usefixtures("_nowhere")
+@pytest.mark.parametrize("name", DATASETS)
+def test_data_info_shows_licence_citation_and_origin(name: str) -> None:
+    answer = CliRunner().invoke(app, ["data", "info", name], env={"COLUMNS": "1000"})
+    assert answer.exit_code == 0
+    source = DATASETS[name].source
+    for word in (source.title, source.licence, source.citation, source.homepage, source.content):
+        assert word in answer.output
+    for form in source.forms:
+        assert all(url in answer.output for url in form.urls)
+
+
+@pytest.mark.parametrize("command", ["info", "get"])
+def test_an_unknown_set_is_refused_without_a_trace(command: str) -> None:
+    answer = CliRunner().invoke(app, ["data", command, "mnist"])
+    assert answer.exit_code == 1
+    assert "name must be one of bih" in answer.output
+    assert "Traceback" not in answer.output
+
+
+@pytest.mark.usefixtures("_nowhere")
+def test_data_get_says_what_to_do_when_there_is_an_account_between() -> None:
+    answer = CliRunner().invoke(app, ["data", "get", "bih"])
+    assert answer.exit_code == 1
+    assert "mitbih_train.csv" in answer.output
+    assert "--path FOLDER" in answer.output
+
+
+def test_data_get_needs_nothing_for_what_comes_with_sttau() -> None:
+    answer = CliRunner().invoke(app, ["data", "get", "digits"])
+    assert answer.exit_code == 0
+    assert "digits is ready" in answer.output
+    assert "CC BY 4.0" in answer.output
+
+
+def test_data_commands_have_examples() -> None:
+    for command in ("list", "info", "get"):
+        assert "Example" in CliRunner().invoke(app, ["data", command, "--help"]).output

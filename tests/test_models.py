@@ -650,3 +650,35 @@ def test_what_cannot_be_loaded_cannot_be_saved(model: SequenceModel, message: st
     with pytest.raises(TypeError, match=message):
         model.save(tmp_path / "model.safetensors")
     assert list(tmp_path.iterdir()) == []
+
+
+# -- what a model remembers of its data --------------------------------------------------------------------------------
+
+
+def test_names_of_classes_features_and_tokens_are_saved_with_the_model(tmp_path: Path) -> None:
+    from sttau.data import load as load_data
+
+    model = SequenceClassifier(nn.GRU(4, 8), 2, nn.Embedding(3, 4))
+    model.remember(load_data("tomita1", "train"))
+    again = load(model.save(tmp_path / "model.safetensors"))
+    assert again.vocabulary == ("^", "0", "1")
+    assert again.class_names == ("reject", "accept")
+    assert again.feature_names == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: SequenceClassifier(nn.GRU(4, 8), 2, nn.Embedding(4, 4)), "vocabulary of the data has 3 entries.* 4"),
+        (lambda: SequenceClassifier(nn.GRU(4, 8), 3, nn.Embedding(3, 4)), "class_names of the data has 2 entries.* 3"),
+        (lambda: SequenceClassifier(nn.GRU(4, 8), 2), "vocabulary of the data has 3 entries.* none"),
+        (lambda: SequenceRegressor(nn.GRU(4, 8), embedding=nn.Embedding(3, 4)), "class_names .* has none"),
+    ],
+)
+def test_data_that_does_not_fit_the_model_is_not_remembered(model: Any, message: str) -> None:
+    from sttau.data import load as load_data
+
+    made = model()
+    with pytest.raises(ValueError, match=message):
+        made.remember(load_data("tomita1", "train"))
+    assert made.class_names == ()

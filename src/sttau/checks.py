@@ -21,6 +21,14 @@ def as_tensor(name: str, value: Any) -> Tensor:
         ) from error
 
 
+def as_numbers(name: str, value: Any) -> Tensor:
+    """Take the same as floating numbers: tensors and arrays of such as they are, all else as float64."""
+    tensor = as_tensor(name, value)
+    if tensor.is_floating_point() and hasattr(value, "dtype"):
+        return tensor
+    return torch.as_tensor(value, dtype=torch.float64)  # from the value again: nested lists became float32
+
+
 def check_lengths(lengths: Tensor | None, batch: int, time: int, *, values: bool = True) -> Tensor | None:
     """Return lengths as int64 after checking their shape and, with ``values``, that each is in 1 … time.
 
@@ -71,7 +79,8 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
     if tokens is None:
         bad = ~inputs.isfinite().all(-1)
     else:
-        ids = inputs.to(torch.int64)  # unsigned types know no comparison
+        signed = inputs.dtype in (torch.int16, torch.int32, torch.int64)
+        ids = inputs if signed else inputs.to(torch.int64)  # unsigned types know no comparison
         bad = (ids < 0) | (ids >= tokens)
     if lengths is not None:  # what stands in the padding does not matter
         bad = bad & valid_steps(inputs, lengths)
@@ -115,3 +124,16 @@ def check_targets(targets: Tensor, batch: int, outputs: int) -> Tensor:
         row = int((~targets.isfinite()).any(-1).nonzero()[0])
         raise ValueError(f"targets hold NaN or infinity, first in row {row}; leave such sequences out")
     return targets
+
+
+def check_probabilities(name: str, value: Any, dims: tuple[int, ...] = (2,)) -> Tensor:
+    """Return probabilities over the last dimension as a floating tensor after checking shape, range and sums."""
+    p = as_numbers(name, value)
+    want = " or ".join("(" + ("runs, " if d == 3 else "") + "predictions, classes)" for d in dims)
+    if p.dim() not in dims or p.numel() == 0:
+        raise ValueError(f"{name} must be {want} and not empty, got shape {tuple(p.shape)}")
+    if p.shape[-1] < 2:
+        raise ValueError(f"{name} must be {want} with at least 2 classes, got 1; for a yes-no model stack (1 - p, p)")
+    if not bool(((p >= 0) & (p <= 1)).all()) or not bool(((p.sum(-1) - 1).abs() < 1e-3).all()):
+        raise ValueError(f"{name} must lie in [0, 1] and sum to 1 in each row; apply softmax to logits first")
+    return p

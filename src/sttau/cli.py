@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 app = typer.Typer(
@@ -18,6 +29,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+
+data_app = typer.Typer(name="data", help="See which data sets there are, get them, and read on their terms.")
+app.add_typer(data_app, no_args_is_help=True)
 
 
 @app.callback()
@@ -91,3 +105,189 @@ def quickstart(
     console.print(f"Report: {page} ({time.perf_counter() - began:.0f} s)", soft_wrap=True)
     if not automaton.equivalence:
         raise typer.Exit(1)
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """Show all data sets, how large they are, and whether they are on this machine.
+
+    Example: sttau data list
+    """
+    from sttau.data import DATASETS, SPLITS
+
+    table = Table(show_edge=False)
+    for name in ("name", *SPLITS):
+        table.add_column(name, justify="left" if name == "name" else "right")
+    table.add_column("where")
+    for name, entry in DATASETS.items():
+        sizes = (f"{entry.source.sizes[split]:,}" if split in entry.source.sizes else "" for split in SPLITS)
+        table.add_row(name, *sizes, _where(name, shortly=True))
+    Console().print(table)
+
+
+@data_app.command("info")
+def show_data(name: Annotated[str, typer.Argument(help="Of the data set; see sttau data list.")]) -> None:
+    """Show what a data set is, its terms, whom to cite, and where it comes from.
+
+    Example: sttau data info bih
+    """
+    from sttau.data.registry import find_entry
+
+    console = Console()
+    with _plain_errors(console):
+        source = find_entry(name).source
+        console.print(f"[bold]{name}[/bold]: {source.title}")
+        console.print("Sizes:    " + ", ".join(f"{split} {size:,}" for split, size in source.sizes.items()))
+        console.print(f"Licence:  {source.licence}")
+        console.print(f"Cite:     {source.citation}")
+        if source.homepage:
+            console.print(f"Homepage: {source.homepage}", soft_wrap=True)
+        for form in source.forms:
+            files = ", ".join(form.files[:3]) + (", …" if len(form.files) > 3 else "")
+            console.print(f"Read from {form.about}: {files}", soft_wrap=True, highlight=False)
+            for url in form.urls:
+                console.print(f"          {url}", soft_wrap=True)
+        if source.content:
+            console.print(f"SHA-256 of the content: {source.content}", soft_wrap=True, highlight=False)
+        if source.by_hand:
+            console.print(source.by_hand, highlight=False)
+        console.print(f"Here:     {_where(name)}", soft_wrap=True, highlight=False)
+
+
+@data_app.command("get")
+def get_data(
+    name: Annotated[str, typer.Argument(help="Of the data set; see sttau data list.")],
+    path: Annotated[Path | None, typer.Option(help="A file or folder to take it from, instead of a download.")] = None,
+) -> None:
+    """Find or download a data set, check that it is the published one, and prepare it for fast loading.
+
+    Example: sttau data get imdb
+    """
+    from sttau.data.registry import find_entry, load
+    from sttau.data.source import fetch
+
+    console = Console()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def show(file: str, done: int, of: int | None) -> None:
+        if file not in tasks:
+            if not console.is_terminal:
+                console.print(f"downloading {file}")
+            tasks[file] = bar.add_task(file, total=of)
+        bar.update(tasks[file], completed=done, total=of)
+
+    with _plain_errors(console), bar:
+        entry = find_entry(name)
+        for source in entry.needs:
+            if not _is_prepared(source.name):
+                fetch(source, progress=show)
+        if entry.source.forms:
+            if path is not None or not _is_prepared(name):
+                fetch(entry.source, path, show)
+            data = load(name, "test", path=path)
+        else:
+            data = load(name, "test")
+    console.print(f"[green]{name} is ready[/green] and was checked: {_where(name)}", soft_wrap=True, highlight=False)
+    console.print(data.provenance, highlight=False)
+
+
+@contextmanager
+def _plain_errors(console: Console) -> Iterator[None]:
+    """What is wrong with the data or the network, in the words of the error and without its trace."""
+    try:
+        yield
+    except (OSError, ValueError, ImportError) as error:
+        console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True, highlight=False)
+        raise typer.Exit(1) from error
+
+
+def _where(name: str, shortly: bool = False) -> str:
+    """Where the files of a data set are."""
+    from sttau.data import DATASETS
+    from sttau.data.source import cache_folder, data_folders, find
+
+    source = DATASETS[name].source
+    if not source.forms:
+        return "comes with sttau"
+    found = find(source, data_folders())
+    if found is not None:
+        cached = found[1][0].is_relative_to(cache_folder())
+        return ("in the cache" if cached else "in $STTAU_DATA") if shortly else str(found[1][0])
+    if _is_prepared(name):
+        return "prepared in the cache"
+    return "not here; " + (f"sttau data get {name}" if any(form.urls for form in source.forms) else "needs an account")
+
+
+def _is_prepared(name: str) -> bool:
+    """Whether the cache holds the data set ready to load."""
+    from sttau.data import DATASETS
+    from sttau.data.source import cache_folder
+
+    source = DATASETS[name].source
+    return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+
+
+@app.command()
+def bench(
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("bench"),
+    device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 0,
+    seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
+    reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
+) -> None:
+    """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
+
+    Example: sttau bench --out bench
+    """
+    import torch
+
+    from sttau.experiments.results import write_results
+    from sttau.experiments.speed import CPU_SHAPES, GPU_SHAPES, measure
+    from sttau.report.speed import HEADER, compare_speed, speed_figure, speed_table
+    from sttau.report.style import look
+
+    console = Console()
+    if out.exists() and not out.is_dir():
+        console.print(f"[red]--out {out} is a file; name a folder[/red]")
+        raise typer.Exit(2)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
+        console.print(
+            f"[red]--device {device} is not there; this machine has: {'cuda, ' * torch.cuda.is_available()}cpu[/red]"
+        )
+        raise typer.Exit(2)
+    if threads:
+        torch.set_num_threads(threads)
+    on_gpu = device == "cuda"
+    results = []
+    with console.status("") as status:
+        for result in measure(
+            GPU_SHAPES if on_gpu else CPU_SHAPES,
+            device,
+            ("float32", "tf32", "bfloat16") if on_gpu else ("float32",),
+            reference=reference,
+            graphs=on_gpu,
+            round_seconds=seconds,
+            progress=status.update,
+        ):
+            results.append(result)
+            write_results(results, out / "results.jsonl")
+    comparisons = compare_speed(results)
+    table = Table(title=f"Times faster than PyTorch's layer, {results[0].hardware}", title_justify="left")
+    for number, name in enumerate(HEADER):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for row in speed_table(comparisons):
+        table.add_row(*row)
+    console.print(table)
+    with look():
+        shown = [comparison for comparison in comparisons if comparison.precision == "float32"]
+        speed_figure(shown, f"ST-τ beside PyTorch's layers, {results[0].hardware}").savefig(out / "speed.png", dpi=150)
+    console.print(f"Numbers: {out / 'results.jsonl'}, figure: {out / 'speed.png'}", soft_wrap=True)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sttau.checks import check_inputs, check_labels, check_targets
+from sttau.data import Described
 from sttau.engine import Noise, exact
 from sttau.files import write_atomically
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode
@@ -55,6 +56,9 @@ class SequenceModel(nn.Module):
             )
         if embedding is not None and embedding.max_norm is not None:
             raise ValueError("embedding with max_norm is not supported: it changes its weights whenever it is read")
+        self.class_names: tuple[str, ...] = ()
+        self.feature_names: tuple[str, ...] = ()
+        self.vocabulary: tuple[str, ...] | None = None
         self.embedding = embedding
         self.layer: Layer = layer
         self.head = nn.Linear(
@@ -78,6 +82,31 @@ class SequenceModel(nn.Module):
         if self.embedding is not None:
             return check_inputs(inputs, lengths, features=None, tokens=self.embedding.num_embeddings)
         return check_inputs(inputs, lengths, features=self.layer.input_size, tokens=None)
+
+    def remember(self, data: Described) -> None:
+        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model.
+
+        Other data can then be read in the same way: ``sttau.data.read(path, like=model)``, or
+        ``sttau.data.encode(texts, model.vocabulary)``.
+
+        Example:
+            >>> from sttau.data import load
+            >>> model = SequenceClassifier(nn.LSTM(4, 8), num_classes=2, embedding=nn.Embedding(3, 4))
+            >>> model.remember(load("tomita1", "train"))
+            >>> model.class_names, model.vocabulary
+            (('reject', 'accept'), ('^', '0', '1'))
+        """
+        tokens = None if self.embedding is None else self.embedding.num_embeddings
+        features = self.layer.input_size if self.embedding is None else None
+        for what, names, size in (
+            ("vocabulary", data.vocabulary, tokens),
+            ("feature_names", data.feature_names, features),
+            ("class_names", data.class_names, getattr(self, "num_classes", None)),
+        ):
+            if names and len(names) != size:
+                raise ValueError(f"{what} of the data has {len(names)} entries, but the model has {size or 'none'}")
+        self.class_names, self.feature_names = tuple(data.class_names), tuple(data.feature_names)
+        self.vocabulary = None if data.vocabulary is None else tuple(data.vocabulary)
 
     @abstractmethod
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
@@ -115,10 +144,16 @@ class SequenceModel(nn.Module):
         if per_step and layer.bidirectional:
             raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
         inputs, lengths = self._prepared(inputs, lengths)
-        x = inputs if self.embedding is None else self.embedding(inputs)
         if isinstance(layer, FiniteStateRNN):
-            outputs = layer.features(x, lengths, noise=noise, mode=mode)
-        elif lengths is not None and layer.bidirectional:
+            table = self._table()
+            if table is None and self.embedding is not None:
+                inputs = self.embedding(inputs)
+            outputs = layer.features(
+                inputs, lengths, noise=noise, mode=mode, steps="all" if per_step else "last", embedding=table
+            )
+            return outputs if per_step else outputs.squeeze(1)
+        x = inputs if self.embedding is None else self.embedding(inputs)
+        if lengths is not None and layer.bidirectional:
             packed = pack_padded_sequence(
                 _batch_first(layer, x), lengths.cpu(), layer.batch_first, enforce_sorted=False
             )
@@ -139,6 +174,15 @@ class SequenceModel(nn.Module):
         if layer.bidirectional:
             ends.append(outputs[:, 0, size:])
         return torch.cat(ends, dim=-1)
+
+    def _table(self) -> Tensor | None:
+        """The embedding's vectors, where looking them up is all it does."""
+        embedding = self.embedding
+        if type(embedding) is not nn.Embedding or embedding.scale_grad_by_freq or embedding.sparse:
+            return None
+        if embedding.padding_idx is not None and torch.is_grad_enabled():  # its vector must stay as it is
+            return None
+        return embedding.weight
 
     def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
         """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
@@ -191,6 +235,8 @@ class SequenceModel(nn.Module):
             },
             "dtype": str(self.head.weight.dtype).removeprefix("torch."),
         }
+        names = {"class_names": self.class_names, "feature_names": self.feature_names, "vocabulary": self.vocabulary}
+        config |= {"data": {name: value for name, value in names.items() if value}}
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
         return write_atomically(path, serialize(tensors, {"sttau": json.dumps(config, sort_keys=True)}))
 
@@ -342,6 +388,14 @@ class SequenceRegressor(SequenceModel):
         return {"num_outputs": self.num_outputs, "variance": self.variance}
 
 
+class _Names(NamedTuple):
+    """What a saved model remembers of its data; files written before there was any have none of it."""
+
+    class_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    vocabulary: tuple[str, ...] | None = None
+
+
 _MODELS: dict[str, type[SequenceModel]] = {
     "SequenceClassifier": SequenceClassifier,
     "SequenceRegressor": SequenceRegressor,
@@ -407,6 +461,7 @@ def _build(config: dict[str, Any]) -> SequenceModel:
         layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
         embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
         model = _MODELS[config["model"]](layer, embedding=embedding, **config["arguments"])  # type: ignore[arg-type]
+        model.remember(_Names(**{name: tuple(names) for name, names in config.get("data", {}).items()}))
         return model.to(_DTYPES[config["dtype"]])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the model's configuration is not valid: {error}") from error

@@ -1,13 +1,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.calibration import calibration_error, negative_log_likelihood, prediction_error, reliability_curve
+from sttau.calibration import (
+    brier_score,
+    calibration_error,
+    classwise_calibration_error,
+    decompose_brier,
+    negative_log_likelihood,
+    prediction_error,
+    reliability_curve,
+)
+from sttau.calibration.metrics import Binning
+
+
+def _forecasts(seed: int, classes: int, size: int, tied: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities and labels; ``tied`` takes multiples of 1/10 only, 0 and 1 among them, with many equal."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(classes, (size,), generator=generator)
+    if not tied:
+        return (3 * torch.randn(size, classes, generator=generator, dtype=torch.float64)).softmax(-1), y
+    cuts = torch.randint(11, (size, classes - 1), generator=generator).sort(-1).values
+    ends = torch.cat([torch.zeros(size, 1), cuts, torch.full((size, 1), 10.0)], -1)
+    return ends.to(torch.float64).diff(dim=-1) / 10, y
 
 
 def _oracle(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -> tuple[float, float]:
@@ -96,3 +119,212 @@ def test_unknown_norm_and_bins_are_refused() -> None:
         calibration_error([[0.5, 0.5]], [0], norm="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="bins must be at least 1"):
         calibration_error([[0.5, 0.5]], [0], bins=0)
+
+
+# -- adaptive bins ---------------------------------------------------------------------------------------------------
+
+
+def _mass_oracle(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -> tuple[float, float]:
+    """Adaptive ECE and MCE: cut the sorted confidences, then keep equal ones together, one prediction at a time."""
+    pairs = sorted(
+        (max(row), float(row.index(max(row)) == y))
+        for row, y in zip(probabilities.tolist(), labels.tolist(), strict=True)
+    )
+    tops = [pairs[math.ceil(Fraction(i * len(pairs), bins)) - 1][0] for i in range(1, bins)] + [1.0]
+    groups: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    for pair in pairs:
+        groups[next(n for n, top in enumerate(tops) if pair[0] <= top)].append(pair)
+    gaps = [(abs(sum(c - right for c, right in g)) / len(g), len(g)) for g in groups if g]
+    return sum(gap * size for gap, size in gaps) / len(pairs), max(gap for gap, _ in gaps)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 5), st.integers(1, 20), st.integers(1, 60), st.booleans())
+def test_adaptive_ece_equals_the_definition_with_and_without_ties(
+    seed: int, classes: int, bins: int, size: int, tied: bool
+) -> None:
+    p, y = _forecasts(seed, classes, size, tied)
+    ece, mce = _mass_oracle(p, y, bins)
+    assert calibration_error(p, y, bins, binning="mass") == pytest.approx(ece, abs=1e-12)
+    assert calibration_error(p, y, bins, norm="maximum", binning="mass") == pytest.approx(mce, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10, 23, 100])
+def test_bins_of_equal_mass_differ_by_at_most_one_prediction_where_none_tie(size: int) -> None:
+    p, y = _forecasts(0, 4, size, tied=False)
+    count = reliability_curve(p, y, binning="mass").count
+    assert count.sum() == size
+    assert count.max() - count.min() <= 1
+
+
+def test_equal_confidences_share_a_bin_of_equal_mass() -> None:
+    p = torch.tensor([[0.7, 0.3]] * 9 + [[0.9, 0.1]], dtype=torch.float64)
+    curve = reliability_curve(p, [0] * 10, bins=5, binning="mass")
+    assert curve.count[curve.count > 0].tolist() == [9, 1]
+    assert curve.edges.tolist() == [0, 0.7, 0.7, 0.7, 0.7, 1]
+
+
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["width", "mass"]))
+def test_no_metric_depends_on_the_order_of_predictions(seed: int, tied: bool, binning: Binning) -> None:
+    p, y = _forecasts(seed, 3, 40, tied)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(seed))
+    metrics: list[Callable[..., float]] = [
+        partial(calibration_error, binning=binning),
+        partial(calibration_error, norm="maximum", binning=binning),
+        partial(classwise_calibration_error, binning=binning),
+        brier_score,
+        lambda p, y: decompose_brier(p, y).reliability,
+    ]
+    for metric in metrics:
+        assert metric(p[order], y[order]) == pytest.approx(metric(p, y), abs=1e-12)
+
+
+# -- classwise -------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10_000), st.integers(2, 5), st.integers(1, 15), st.integers(1, 40), st.booleans())
+def test_classwise_ece_is_the_mean_over_classes_of_the_formula(
+    seed: int, classes: int, bins: int, size: int, tied: bool
+) -> None:
+    p, y = _forecasts(seed, classes, size, tied)
+    total = 0.0
+    for k in range(classes):
+        groups: dict[int, list[tuple[float, float]]] = {}
+        for value, label in zip(p[:, k].tolist(), y.tolist(), strict=True):
+            number = next(n for n in range(bins) if value <= (n + 1) / bins or n == bins - 1)
+            groups.setdefault(number, []).append((value, float(label == k)))
+        total += sum(abs(sum(v - hit for v, hit in g)) for g in groups.values()) / size
+    assert classwise_calibration_error(p, y, bins) == pytest.approx(total / classes, abs=1e-12)
+
+
+# -- Brier -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40), st.booleans())
+def test_brier_score_equals_scikit_learn(seed: int, classes: int, size: int, tied: bool) -> None:
+    from sklearn.metrics import brier_score_loss
+
+    p, y = _forecasts(seed, classes, size, tied)
+    p = p / p.sum(-1, keepdim=True)
+    truth = torch.nn.functional.one_hot(y, classes).numpy()
+    want = sum(brier_score_loss(truth[:, k], p[:, k].numpy(), pos_label=1) for k in range(classes))
+    assert brier_score(p, y) == pytest.approx(want, abs=1e-12)
+    assert 0 <= want <= 2
+
+
+@given(
+    st.integers(0, 10_000),
+    st.integers(2, 5),
+    st.one_of(st.none(), st.integers(1, 12)),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_the_parts_of_the_brier_score_add_up_for_every_grouping(
+    seed: int, classes: int, bins: int | None, size: int, tied: bool
+) -> None:
+    p, y = _forecasts(seed, classes, size, tied)
+    parts = decompose_brier(p, y, bins)
+    assert parts.brier == pytest.approx(brier_score(p, y), abs=1e-12)
+    assert parts.reliability >= 0
+    assert -1e-12 <= parts.resolution <= parts.uncertainty + 1e-12
+    assert parts.within_variance >= 0
+    if bins is None:
+        assert abs(parts.within_variance) + abs(parts.within_covariance) < 1e-12
+
+
+def test_the_parts_of_the_brier_score_are_murphys_where_forecasts_repeat() -> None:
+    p = torch.tensor([[0.8, 0.2]] * 5 + [[0.3, 0.7]] * 3, dtype=torch.float64)
+    y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 0])
+    parts = decompose_brier(p, y, bins=None)
+    base = 5 / 8  # class 0; each term twice, once for either class
+    assert parts.reliability == pytest.approx(2 * (3 / 8 * (0.3 - 1 / 3) ** 2))  # the first group is calibrated
+    assert parts.resolution == pytest.approx(2 * (5 / 8 * (0.8 - base) ** 2 + 3 / 8 * (1 / 3 - base) ** 2))
+    assert parts.uncertainty == pytest.approx(2 * base * (1 - base))
+
+
+@given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 12), st.integers(1, 40), st.booleans())
+def test_groups_of_the_brier_score_share_the_predicted_class_and_the_bin_of_confidence(
+    seed: int, classes: int, bins: int, size: int, tied: bool
+) -> None:
+    p, y = _forecasts(seed, classes, size, tied)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, row in enumerate(p.tolist()):
+        number = next(n for n in range(bins) if max(row) <= (n + 1) / bins or n == bins - 1)
+        groups.setdefault((row.index(max(row)), number), []).append(i)
+    outcome = torch.nn.functional.one_hot(y, classes).double()
+    reliability = (
+        sum(len(g) * (p[g].mean(0) - outcome[g].mean(0)).square().sum().item() for g in groups.values()) / size
+    )
+    resolution = (
+        sum(len(g) * (outcome[g].mean(0) - outcome.mean(0)).square().sum().item() for g in groups.values()) / size
+    )
+    parts = decompose_brier(p, y, bins)
+    assert (parts.reliability, parts.resolution) == pytest.approx((reliability, resolution), abs=1e-12)
+
+
+def test_the_inner_terms_are_needed_where_forecasts_only_resemble_each_other() -> None:
+    p, y = _forecasts(3, 3, 200, tied=False)
+    parts = decompose_brier(p, y, bins=3)
+    assert abs(parts.reliability - parts.resolution + parts.uncertainty - brier_score(p, y)) > 1e-3
+
+
+# -- likelihood, edge values -----------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40))
+def test_negative_log_likelihood_equals_scikit_learn(seed: int, classes: int, size: int) -> None:
+    from sklearn.metrics import log_loss
+
+    p, y = _forecasts(seed, classes, size, tied=False)
+    assert negative_log_likelihood(p, y) == pytest.approx(log_loss(y, p.numpy(), labels=range(classes)), rel=1e-9)
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_probabilities_of_exactly_zero_and_one_are_counted(binning: Binning) -> None:
+    p, y = torch.eye(2).repeat(5, 1), torch.tensor([0, 1] * 4 + [1, 1])  # one of ten is wrong, and sure
+    assert calibration_error(p, y, binning=binning) == pytest.approx(0.1)
+    assert classwise_calibration_error(p, y, binning=binning) == pytest.approx(0.1)
+    assert brier_score(p, y) == pytest.approx(0.2)
+    assert reliability_curve(p, y, binning=binning).count.sum() == 10
+    assert reliability_curve(p, y).count.tolist() == [0] * 9 + [10]
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_one_prediction_is_enough(binning: Binning) -> None:
+    assert calibration_error([[0.25, 0.75]], [1], binning=binning) == pytest.approx(0.25)
+    assert classwise_calibration_error([[0.25, 0.75]], [1], binning=binning) == pytest.approx(0.25)
+    assert decompose_brier([[0.25, 0.75]], [1]).brier == pytest.approx(brier_score([[0.25, 0.75]], [1])) == 0.125
+
+
+def test_labels_of_one_class_only_are_fine_and_a_single_column_is_not() -> None:
+    p, y = torch.tensor([[0.75, 0.25], [0.5, 0.5]]), [0, 0]
+    assert decompose_brier(p, y).uncertainty == 0
+    assert decompose_brier(p, y).resolution == 0
+    assert classwise_calibration_error(p, y) == pytest.approx(0.375)
+    for metric in (
+        calibration_error,
+        classwise_calibration_error,
+        brier_score,
+        negative_log_likelihood,
+        decompose_brier,
+    ):
+        with pytest.raises(ValueError, match=r"at least 2 classes.*stack"):
+            metric(torch.ones(3, 1), [0, 0, 0])
+        with pytest.raises(ValueError, match="labels must be in 0 … 1"):
+            metric(p, [0, 2])
+        with pytest.raises(ValueError, match="probabilities must lie in"):
+            metric([[math.nan, 0.5]], [0])
+        with pytest.raises(ValueError, match="not empty"):
+            metric(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
+
+
+def test_python_numbers_are_not_rounded_to_float32() -> None:
+    assert brier_score([[0.1, 0.9]], [1]) == pytest.approx(0.02, abs=1e-15)
+
+
+def test_unknown_binning_is_refused() -> None:
+    with pytest.raises(ValueError, match="binning must be"):
+        calibration_error([[0.5, 0.5]], [0], binning="size")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="bins must be at least 1"):
+        classwise_calibration_error([[0.5, 0.5]], [0], bins=0)
+    with pytest.raises(ValueError, match="bins must be at least 1"):
+        decompose_brier([[0.5, 0.5]], [0], bins=0)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.ood import detection
+from sttau.ood import Detection, detection
 
 scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30)
 
@@ -36,3 +38,63 @@ def test_separated_scores_are_detected_and_equal_ones_are_not() -> None:
 def test_bad_scores_are_refused_by_name(inside: list[float], outside: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         detection(inside, outside)
+
+
+def _oracle(positive: list[float], negative: list[float]) -> float:
+    """The smallest false-positive rate among all thresholds that flag at least 95 % of the positives."""
+    rates = []
+    for threshold in positive:
+        found = sum(score >= threshold for score in positive)
+        if 100 * found >= 95 * len(positive):
+            rates.append(sum(score >= threshold for score in negative) / len(negative))
+    return min(rates)
+
+
+@given(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=60), scores)
+def test_fpr95_is_the_best_rate_over_all_thresholds_with_either_class_positive(
+    inside: list[float], outside: list[float]
+) -> None:
+    answer = detection(inside, outside)
+    assert answer.fpr95 == pytest.approx(_oracle(outside, inside))
+    assert answer.fpr95_in == pytest.approx(_oracle([-s for s in inside], [-s for s in outside]))
+
+
+def test_fpr95_takes_nineteen_of_twenty() -> None:
+    outside = [float(n) for n in range(1, 21)]  # the lowest may be missed
+    assert detection([1.5, 0.0], outside).fpr95 == 0
+    assert detection([2.0, 0.0], outside).fpr95 == 0.5  # a tie with the threshold is flagged
+
+
+@given(scores, scores)
+def test_average_precision_is_the_sum_over_thresholds_with_either_class_positive(
+    inside: list[float], outside: list[float]
+) -> None:
+    def area(positive: list[float], negative: list[float]) -> float:
+        total, before = 0.0, 0
+        for threshold in sorted(set(positive), reverse=True):
+            found = sum(s >= threshold for s in positive)
+            total += (found - before) * found / (found + sum(s >= threshold for s in negative))
+            before = found
+        return total / len(positive)
+
+    answer = detection(inside, outside)
+    assert answer.aupr == pytest.approx(area(outside, inside))
+    assert answer.aupr_in == pytest.approx(area([-s for s in inside], [-s for s in outside]))
+
+
+@given(scores, scores, st.sampled_from([torch.exp, torch.atan, lambda x: 3 * x - 7, lambda x: x**3]))
+def test_detection_depends_on_the_order_of_scores_alone(
+    inside: list[float], outside: list[float], monotone: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    low, high = torch.tensor(inside, dtype=torch.float64), torch.tensor(outside, dtype=torch.float64)
+    mapped = detection(monotone(low), monotone(high))
+    assert mapped == detection(low, high)
+    flipped = detection(-high, -low)  # the roles exchanged
+    assert (flipped.auroc, flipped.aupr, flipped.fpr95) == pytest.approx(
+        (mapped.auroc, mapped.aupr_in, mapped.fpr95_in)
+    )
+
+
+def test_one_score_on_either_side_is_enough() -> None:
+    assert detection([0.0], [1.0]) == Detection(auroc=1, aupr=1, aupr_in=1, fpr95=0, fpr95_in=0)
+    assert detection([1.0], [0.0]) == Detection(auroc=0, aupr=0.5, aupr_in=0.5, fpr95=1, fpr95_in=1)

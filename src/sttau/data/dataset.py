@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+import torch
 from torch import Tensor
+
+
+class Described(Protocol):
+    """What new data must be read like: a data set, or a model that remembers the one it was trained on."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One for each class; none for numbers."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One for each feature, in order."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """The token of each id."""
 
 
 @dataclass(frozen=True)
@@ -16,10 +34,14 @@ class SequenceDataset:
         split: ``train``, ``validation`` or ``test``.
         inputs: (sequences, time, features), or (sequences, time) token ids; zero beyond a sequence's length.
         lengths: (sequences,) valid steps.
-        labels: (sequences,) class numbers.
-        class_names: one for each class.
+        labels: (sequences,) class numbers; or real numbers, to be predicted by a ``SequenceRegressor``. A label that is
+            not known, in a file read for prediction, is -1 or NaN.
+        class_names: one for each class; none where labels are real numbers.
+        provenance: where the data comes from, its licence, whom to cite, and how the split was made.
         vocabulary: the token of each id, for token data.
-        provenance: where the data comes from, with its licence.
+        feature_names: one for each feature, where they have names.
+        ids: what each sequence is called where it comes from, such as record and sample of a heartbeat.
+        label_scale: (offset, factor) where numbers to be predicted were scaled: original = offset + factor · label.
     """
 
     name: str
@@ -30,6 +52,9 @@ class SequenceDataset:
     class_names: tuple[str, ...]
     provenance: str
     vocabulary: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] = ()
+    ids: tuple[str, ...] | None = None
+    label_scale: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,4 +68,5 @@ class SequenceDataset:
             >>> sorted(set(digits.select(digits.labels >= 8).labels.tolist()))
             [8, 9]
         """
-        return replace(self, inputs=self.inputs[rows], lengths=self.lengths[rows], labels=self.labels[rows])
+        ids = None if self.ids is None else tuple(self.ids[row] for row in torch.arange(len(self))[rows].tolist())
+        return replace(self, inputs=self.inputs[rows], lengths=self.lengths[rows], labels=self.labels[rows], ids=ids)

@@ -14,6 +14,7 @@ so nothing depends on where a sequence stands in a batch, how far it is padded, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -95,10 +96,10 @@ class Noise:
 
     @classmethod
     def fresh(cls, batch: int, device: torch.device) -> Noise:
-        """Noise under a seed drawn from PyTorch's global generator, as ``torch.nn.Dropout`` would."""
-        seed = torch.randint(2**62, (), dtype=torch.int64).to(device)
-        row = torch.arange(batch, device=device)
-        return cls(seed=seed, sequence=row, sample=torch.zeros_like(row))
+        """Noise under a seed drawn from PyTorch's generator of the device, as ``torch.nn.Dropout`` would."""
+        seed = torch.randint(2**62, (), dtype=torch.int64, device=device)
+        sequence, sample = _first_samples(batch, device)
+        return cls(seed=seed, sequence=sequence, sample=sample)
 
     def for_layer(self, layer: int) -> Noise:
         """Return the same rows seen by another layer or direction."""
@@ -127,6 +128,20 @@ class Noise:
         bits = torch.stack(words, dim=-1).flatten(-2)[..., :states]
         fine = torch.promote_types(dtype, torch.float32)  # half precision would round u up to 1 and γ to infinity
         return (-(-uniform(bits, fine).log()).log()).to(dtype)
+
+
+def _first_samples(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """0, 1, 2, … and as many zeros: made once for each size, because nobody writes to them and a GPU is slow to ask."""
+    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        return _make_first_samples(rows, device)
+    return _kept_first_samples(rows, device)
+
+
+def _make_first_samples(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    return torch.arange(rows, device=device), torch.zeros(rows, dtype=torch.int64, device=device)
+
+
+_kept_first_samples = lru_cache(maxsize=64)(_make_first_samples)
 
 
 def fingerprint(inputs: Tensor, lengths: Tensor | None = None) -> Tensor:

@@ -24,6 +24,7 @@ from sttau.padding import clear_padding, valid_steps
 Cell = Literal["lstm", "gru"]
 Mode = Literal["soft", "straight_through", "deterministic"]
 Readout = Literal["state", "cell"]
+Steps = Literal["all", "last"]
 
 _NOISE_NUMBERS = 1 << 22  # how many draws are made at once, to bound memory
 
@@ -47,9 +48,9 @@ class Weights(NamedTuple):
 class Run(NamedTuple):
     """What a recurrence returns. Rows run over samples first, then over the batch."""
 
-    output: Tensor  # (rows, time, d): what the next layer or the head reads; zero beyond a row's length
-    hidden: Tensor  # (rows, d): h after the last valid step
-    memory: Tensor | None  # (rows, d): c after the last valid step, for an LSTM
+    output: Tensor  # (rows, time, d), or (rows, 1, d) of the step read last; zero beyond a row's length
+    hidden: Tensor  # (rows, d): h after the step read last
+    memory: Tensor | None  # (rows, d): c after the step read last, for an LSTM
     transitions: Tensor  # (rows, time, k): α; zero beyond a row's length
 
 
@@ -57,39 +58,48 @@ def run(
     cell: Cell,
     inputs: Tensor,
     weights: Weights,
-    hidden: Tensor,
-    memory: Tensor | None,
+    hidden: Tensor | None = None,
+    memory: Tensor | None = None,
     *,
     noise: Noise | None = None,
     mode: Mode = "soft",
     readout: Readout = "state",
     lengths: Tensor | None = None,
     reverse: bool = False,
+    steps: Steps = "all",
+    embedding: Tensor | None = None,
 ) -> Run:
     """Run one layer in one direction over a batch.
 
     Args:
         cell: which cell computes u_t.
-        inputs: (batch, time, features).
+        inputs: (batch, time, features); or, with ``embedding``, (batch, time) token ids.
         weights: the layer's weights.
-        hidden: (rows, d), h_0. ``rows`` is a multiple of ``batch``: row r reads sequence r mod batch, so that
-            Monte-Carlo samples share the projected input.
-        memory: (rows, d), c_0 of an LSTM; None for a GRU.
-        noise: names the draws, one entry a row; not needed when ``mode`` is deterministic.
+        hidden: (rows, d), h_0, or (1, d) for all rows; zeros without it.
+        memory: (rows, d), c_0 of an LSTM, or (1, d) for all rows; zeros without it.
+        noise: names the draws, one entry a row; not needed when ``mode`` is deterministic. The number of rows is a
+            multiple of ``batch``: row r reads sequence r mod batch, so that Monte-Carlo samples share the projected
+            input.
         mode: ``soft``, ``straight_through`` (hard forward, soft gradient) or ``deterministic`` (no noise).
         readout: ``state`` returns h_t as output, ``cell`` returns u_t.
         lengths: (batch,) number of valid steps; None when all steps are valid.
         reverse: read from a sequence's last valid step to its first.
+        steps: whether the output holds every step or only the one read last.
+        embedding: (vocabulary, features), the vectors of token ids.
     """
+    if embedding is not None:
+        inputs = F.embedding(inputs, embedding)
     dtype = inputs.dtype
     work = torch.promote_types(dtype, torch.float32)  # bfloat16 is storage; the state is kept in float32
-    inputs, hidden = inputs.to(work), hidden.to(work)
-    memory = None if memory is None else memory.to(work)
+    inputs = inputs.to(work)
     weights = weights.to(work)
 
     batch, time, _ = inputs.shape
-    samples = len(hidden) // batch
-    states = weights.states.shape[0]
+    rows = count_rows(batch, hidden, memory, noise)
+    samples = rows // batch
+    states, d = weights.states.shape
+    hidden = (inputs.new_zeros(1, d) if hidden is None else hidden.to(work)).expand(rows, d)
+    memory = (inputs.new_zeros(1, d) if memory is None else memory.to(work)).expand(rows, d)
     valid = None
     if lengths is not None:
         valid = valid_steps(inputs, lengths).repeat(samples, 1)
@@ -102,10 +112,9 @@ def run(
     for t, gumbel in zip(order, _draws(noise, mode, order, states, work), strict=True):
         x = projected[:, t].repeat(samples, 1)
         if cell == "lstm":
-            assert memory is not None
             u, new_memory = lstm_cell(x, hidden, memory, weights)
         else:
-            u, new_memory = gru_cell(x, hidden, weights), None
+            u, new_memory = gru_cell(x, hidden, weights), memory
         alpha = transition(u @ weights.states.T, weights.temperature, gumbel, mode)
         new_hidden = alpha @ weights.states
         output = new_hidden if readout == "state" else u
@@ -113,20 +122,31 @@ def run(
             on = valid[:, t, None]
             output, alpha = output * on, alpha * on
             new_hidden = torch.where(on, new_hidden, hidden)
-            if memory is not None and new_memory is not None:
-                new_memory = torch.where(on, new_memory, memory)
+            new_memory = torch.where(on, new_memory, memory)
         hidden, memory = new_hidden, new_memory
         outputs.append(output)
         transitions.append(alpha)
     if reverse:
         outputs.reverse()
         transitions.reverse()
+    whole = torch.stack(outputs, dim=1)
+    if steps == "last":
+        end = torch.full((batch,), time, device=inputs.device) if lengths is None else lengths.to(inputs.device)
+        place = torch.zeros_like(end) if reverse else end - 1
+        whole = whole[torch.arange(rows, device=inputs.device), place.repeat(samples)][:, None]
     return Run(
-        output=torch.stack(outputs, dim=1).to(dtype),
+        output=whole.to(dtype),
         hidden=hidden.to(dtype),
-        memory=None if memory is None else memory.to(dtype),
+        memory=memory.to(dtype) if cell == "lstm" else None,
         transitions=torch.stack(transitions, dim=1).to(dtype),
     )
+
+
+def count_rows(batch: int, hidden: Tensor | None, memory: Tensor | None, noise: Noise | None) -> int:
+    """How many rows run: one for every draw that is named, or else for every h_0 given, but at least the batch."""
+    if noise is not None:
+        return len(noise.sequence)
+    return max(batch, *(1 if given is None else len(given) for given in (hidden, memory)))
 
 
 def _draws(noise: Noise | None, mode: Mode, order: range, states: int, dtype: torch.dtype) -> Iterator[Tensor | None]:

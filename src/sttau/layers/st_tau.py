@@ -13,13 +13,18 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from sttau import engine
 from sttau.checks import check_lengths
-from sttau.engine import Cell, Noise, Readout, Weights, exact
+from sttau.engine import Cell, Noise, Readout, Run, Steps, Weights, exact
 from sttau.padding import clear_padding
 
 LayerMode = Literal["soft", "straight_through", "exact", "deterministic"]
 Initial = Literal["zeros", "first"]
 
 _STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
+
+
+def beside(directions: list[Tensor]) -> Tensor:
+    """Join what the directions give, along the last dimension; one alone stays as it is."""
+    return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
 
 
 class FiniteStateRNN(nn.Module):
@@ -201,15 +206,23 @@ class FiniteStateRNN(nn.Module):
         *,
         noise: Noise | None = None,
         mode: LayerMode | None = None,
+        steps: Steps = "all",
+        embedding: Tensor | None = None,
     ) -> Tensor:
         """Run over (batch, time, input_size) whatever ``batch_first`` says; the plain form that models use.
 
-        ``noise`` may hold several samples a sequence; the result has one row for each of its rows.
+        Args:
+            inputs: (batch, time, input_size); or, with ``embedding``, (batch, time) token ids.
+            lengths: (batch,) valid steps.
+            noise: names the draws; it may hold several samples a sequence.
+            mode: overrides the layer's mode.
+            steps: ``all``, or only the ``last`` each direction reads, which saves time and memory.
+            embedding: (vocabulary, input_size), the vectors of tokens. Each is projected once, however often it occurs.
 
         Returns:
-            (rows, time, directions · hidden_size), zero beyond a sequence's length.
+            (rows, time, directions · hidden_size), zero beyond a sequence's length; (rows, 1, …) for the last step.
         """
-        return self._run(inputs, None, None, lengths, noise, mode)[0]
+        return self._run(inputs, None, None, lengths, noise, mode, steps, embedding)[0]
 
     def transitions(
         self,
@@ -220,7 +233,7 @@ class FiniteStateRNN(nn.Module):
         mode: LayerMode | None = None,
     ) -> Tensor:
         """Return α of the last layer's forward direction for (batch, time, input_size): (rows, time, num_states)."""
-        return self._run(inputs, None, None, lengths, noise, mode)[3]
+        return self._run(inputs, None, None, lengths, noise, mode)[1][-self.num_directions].transitions
 
     def _run(
         self,
@@ -230,71 +243,104 @@ class FiniteStateRNN(nn.Module):
         lengths: Tensor | None,
         noise: Noise | None,
         mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """All layers and directions over (batch, time, features): output, h_n, c_n and the last layer's α."""
+        steps: Steps = "all",
+        embedding: Tensor | None = None,
+        final: bool = False,
+    ) -> tuple[Tensor, list[Run]]:
+        """All layers and directions over (batch, time, features): the output, and what each of them gave."""
         mode = self.mode if mode is None else mode
         if mode not in get_args(LayerMode):
             raise ValueError(f"mode must be one of {', '.join(map(repr, get_args(LayerMode)))}, got {mode!r}")
         batch = inputs.shape[0]
-        if inputs.dtype != self.dtype:
-            raise TypeError(f"input is {inputs.dtype}, but the layer's weights are {self.dtype}; convert one of them")
-        if inputs.shape[-1] != self.input_size:
-            raise ValueError(f"input has {inputs.shape[-1]} features a step, but input_size is {self.input_size}")
+        vectors = inputs if embedding is None else embedding
+        dtype = self.dtype
+        if torch.is_autocast_enabled(vectors.device.type) and mode != "exact":
+            dtype = torch.get_autocast_dtype(vectors.device.type)
+            vectors = vectors.to(dtype)
+        if vectors.dtype != dtype:
+            raise TypeError(f"input is {vectors.dtype}, but the layer's weights are {dtype}; convert one of them")
+        if vectors.shape[-1] != self.input_size:
+            raise ValueError(f"input has {vectors.shape[-1]} features a step, but input_size is {self.input_size}")
         if batch == 0 or inputs.shape[1] == 0:
             raise ValueError(f"input is empty: {batch} sequences of {inputs.shape[1]} steps")
         if lengths is not None:
             lengths = check_lengths(lengths, batch, inputs.shape[1], values=lengths.device.type == "cpu")
         if mode == "exact":
             self.check_exact()
+            if embedding is not None:
+                inputs = F.embedding(inputs, embedding)
             law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
             law = law.to(inputs.dtype)
             last = law[:, -1:] @ self.states
             if lengths is not None:
                 law = clear_padding(law, lengths)
-            return law @ self.states, last.transpose(0, 1), None, law
+            output = last if steps == "last" else law @ self.states
+            return output, [Run(output, last[:, 0], None, law)]
         if noise is None and mode != "deterministic":
             noise = Noise.fresh(batch, inputs.device)
         rows = batch if noise is None else len(noise.sequence)
         if rows % batch:
             raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
 
-        h_n: list[Tensor] = []
-        c_n: list[Tensor] = []
-        output = inputs
+        every: list[Run] = []
+        runs: list[Run] = []
+        below: list[Tensor] = []  # states of the layer below, where its α is read instead of its output
         for layer in range(self.num_layers):
             if layer > 0:
-                output = F.dropout(output, self.dropout, self.training)
-            runs = []
+                inputs, below = self._between(layer, runs)
+                embedding, runs = None, []
+                if lengths is not None and len(lengths) < rows:
+                    lengths = lengths.repeat(rows // batch)
+            elif embedding is None:
+                inputs = vectors
+            else:
+                embedding = vectors
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
                 weights = self._weights(index)
+                if below:
+                    parts = zip(weights.input.split(self.hidden_size, dim=1), below, strict=True)
+                    weights = weights._replace(input=torch.cat([part @ states.T for part, states in parts], dim=1))
+                if weights.input.dtype != dtype:
+                    weights = weights._replace(input=weights.input.to(dtype))
+                start = weights.states[:1] if self.initial == "first" else None
                 runs.append(
                     engine.run(
                         self.cell,
-                        output,
+                        inputs,
                         weights,
-                        self._start(weights, hidden, index, rows),
-                        self._start(None, memory, index, rows) if self.cell == "lstm" else None,
+                        start if hidden is None else hidden[index].repeat(rows // hidden.shape[1], 1),
+                        None if memory is None else memory[index].repeat(rows // memory.shape[1], 1),
                         noise=None if noise is None else noise.for_layer(index),
                         mode=mode,
                         readout=self.readout,
-                        lengths=lengths if lengths is None or layer == 0 else lengths.repeat(rows // batch),
+                        lengths=lengths,
                         reverse=direction == 1,
+                        steps="last" if self._reads_transitions(layer + 1) else steps if self._is_top(layer) else "all",
+                        embedding=embedding,
+                        final=final,
                     )
                 )
-            output = torch.cat([run.output for run in runs], dim=-1)
-            h_n += [run.hidden for run in runs]
-            c_n += [run.memory for run in runs if run.memory is not None]
-        return output, torch.stack(h_n), torch.stack(c_n) if c_n else None, runs[0].transitions
+            every += runs
+        return beside([run.output for run in runs]), every
 
-    def _start(self, weights: Weights | None, given: Tensor | None, index: int, rows: int) -> Tensor:
-        """h_0 (or, without weights, c_0) of one layer and direction, for all rows."""
-        if given is not None:
-            return given[index].repeat(rows // given.shape[1], 1)
-        like = cast(Tensor, getattr(self, f"states_{self._suffixes()[index]}"))
-        if weights is not None and self.initial == "first":
-            return weights.states[0].expand(rows, -1)
-        return torch.zeros(rows, self.hidden_size, dtype=like.dtype, device=like.device)
+    def _is_top(self, layer: int) -> bool:
+        return layer == self.num_layers - 1
+
+    def _reads_transitions(self, layer: int) -> bool:
+        """Whether a layer reads α of the layer below in place of its output Sᵀα: k numbers a step instead of d."""
+        drops = self.training and self.dropout > 0
+        return (
+            0 < layer < self.num_layers and self.readout == "state" and not drops and self.num_states < self.hidden_size
+        )
+
+    def _between(self, layer: int, runs: list[Run]) -> tuple[Tensor, list[Tensor]]:
+        """What a layer reads of those below: their output; or α, with the states that make the output of it."""
+        if self._reads_transitions(layer):
+            below = range((layer - 1) * self.num_directions, layer * self.num_directions)
+            states = [self._weights(index).states for index in below]
+            return beside([run.transitions for run in runs]), states
+        return F.dropout(beside([run.output for run in runs]), self.dropout, self.training), []
 
     def _call(
         self,
@@ -325,7 +371,10 @@ class FiniteStateRNN(nn.Module):
         if single:
             hidden = None if hidden is None else hidden[:, None]
             memory = None if memory is None else memory[:, None]
-        output, h_n, c_n, _ = self._run(x, hidden, memory, lengths, noise, mode)
+        output, runs = self._run(x, hidden, memory, lengths, noise, mode, final=True)
+        h_n = torch.stack([run.hidden for run in runs])
+        memories = [run.memory for run in runs if run.memory is not None]
+        c_n = torch.stack(memories) if memories else None
         if isinstance(inputs, PackedSequence):
             if output.shape[0] != batch:
                 raise ValueError("several samples a sequence need padded input with lengths, not a PackedSequence")
@@ -370,8 +419,12 @@ class FiniteStateRNN(nn.Module):
         """π_1, the law of the state after a first input: (batch, input_size) gives (batch, k)."""
         self.check_exact()
         weights = self._working_weights()
-        start = self._start(weights, None, 0, 1) if hidden is None else hidden[:, None]
-        start = start.to(weights.states.dtype)
+        if hidden is not None:
+            start = hidden[:, None].to(weights.states.dtype)
+        elif self.initial == "first":
+            start = weights.states[:1]
+        else:
+            start = torch.zeros_like(weights.states[:1])
         return exact.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
 
     def state_distribution(

@@ -1,0 +1,144 @@
+"""Which engine runs a recurrence: chosen by device, number type, size and what is installed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from sttau.engine import factored, reference
+from sttau.engine.noise import Noise
+from sttau.engine.reference import Cell, Mode, Readout, Run, Steps, Weights
+
+Engine = Literal["reference", "cpu", "triton"]
+
+_log = logging.getLogger(__name__)
+_forced: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+@contextmanager
+def using(engine: Engine) -> Iterator[None]:
+    """Run everything inside on one engine, or fail.
+
+    Example:
+        >>> import sttau
+        >>> layer = sttau.STTauLSTM(3, 8, num_states=2)
+        >>> x, noise = torch.randn(5, 1, 3), Noise.of(torch.arange(1))
+        >>> with using("reference"):
+        ...     slow, _ = layer(x, noise=noise)
+        >>> torch.allclose(slow, layer(x, noise=noise)[0], atol=1e-5)
+        True
+    """
+    if engine not in get_args(Engine):
+        raise ValueError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, got {engine!r}")
+    token = _forced.set(engine)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def run(
+    cell: Cell,
+    inputs: Tensor,
+    weights: Weights,
+    hidden: Tensor | None = None,
+    memory: Tensor | None = None,
+    *,
+    noise: Noise | None = None,
+    mode: Mode = "soft",
+    readout: Readout = "state",
+    lengths: Tensor | None = None,
+    reverse: bool = False,
+    steps: Steps = "all",
+    embedding: Tensor | None = None,
+    final: bool = True,
+    engine: Engine | None = None,
+) -> Run:
+    """Run one layer in one direction over a batch; see :func:`sttau.engine.reference.run` for the arguments.
+
+    ``final=False`` says that nobody will read ``Run.hidden``. ``engine`` forces one of them; without it the fastest
+    that can do the work is taken.
+    """
+    device, dtype = weights.input.device, weights.input.dtype
+    states, size = weights.states.shape
+    name = choose(device, dtype, states, size, engine)
+    with torch.autocast(device.type, enabled=False):
+        if name == "reference":
+            return reference.run(
+                cell, inputs, weights, hidden, memory, noise=noise, mode=mode, readout=readout, lengths=lengths,
+                reverse=reverse, steps=steps, embedding=embedding,
+            )  # fmt: skip
+        return factored.run(
+            name, cell, inputs, weights, hidden, memory, noise=noise, mode=mode, readout=readout, lengths=lengths,
+            reverse=reverse, steps=steps, embedding=embedding, final=final,
+        )  # fmt: skip
+
+
+def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, engine: Engine | None = None) -> Engine:
+    """Return the engine for a layer of this size; where a slower one must do, say so once in the log.
+
+    Example:
+        >>> choose(torch.device("cpu"), torch.float32, states=5, size=128)
+        'cpu'
+    """
+    engine = engine or _forced.get()
+    wanted: Engine = engine or ("triton" if device.type == "cuda" else "cpu")
+    if wanted == "reference":
+        return wanted
+    obstacle = _obstacle(wanted, device.type, dtype, states, size)
+    if obstacle is None:
+        return wanted
+    if engine is not None:
+        raise ValueError(f"engine={engine!r} cannot run this layer: {obstacle}")
+    _say_once(obstacle)
+    return "reference"
+
+
+@cache
+def _say_once(obstacle: str) -> None:
+    _log.warning("the recurrence runs step by step in PyTorch, which is slow: %s", obstacle)
+
+
+def _obstacle(engine: Engine, device: str, dtype: torch.dtype, states: int, size: int) -> str | None:
+    """Why an engine cannot do the work; None where it can."""
+    missing = _missing(engine)
+    if missing:
+        return missing
+    if engine == "cpu":
+        return None if device == "cpu" else f"the cpu engine has no kernels for device type {device!r}"
+    if device != "cuda" and not _interpreted():
+        return f"the triton engine needs a CUDA device, not {device!r}"
+    if dtype == torch.float64:
+        return "the triton engine keeps its state in float32; float64 layers run on a CPU or on the reference"
+    if size > 4096 or states > 1024:
+        return f"the triton engine holds layers of up to 4096 units and 1024 states, not {size} and {states}"
+    return None
+
+
+@cache
+def _missing(engine: Engine) -> str | None:
+    try:
+        import_module(f"sttau.engine.{engine}")
+    except ImportError as error:
+        return f"the {engine} engine cannot be loaded ({error})"
+    if engine == "triton":
+        from triton import __version__
+
+        if tuple(int(part) for part in __version__.split(".")[:2]) < (3, 4):
+            return f"the triton engine needs Triton 3.4 or newer (PyTorch 2.8), not {__version__}"
+    return None
+
+
+def _interpreted() -> bool:
+    """Whether Triton's kernels are run by its interpreter (``TRITON_INTERPRET=1``), which works anywhere."""
+    from triton import knobs
+
+    return bool(knobs.runtime.interpret)

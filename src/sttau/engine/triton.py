@@ -1,0 +1,278 @@
+"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_kernels.py``.
+
+Rows do not interact, so one program owns a row, there is no synchronisation between programs, and one launch does many
+steps. The length is worked through in pieces of time, so that the wide buffers (projected input, gradients of the
+gates) never exist for the whole length; what is kept for the backward pass is α and, for an LSTM, its memory.
+Everything that is not serial (projections, sums over time of outer products) is a matrix product. Nothing is added up
+with atomics: results are the same from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import torch
+import triton
+from torch import Tensor
+
+from sttau.engine import triton_kernels as kernels
+from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear
+
+_RESIDENT_STATES = 16  # more states than this are not unrolled
+_RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
+_RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
+_PIECES = 3  # of time, in which a sequence is worked through
+_PIECE_NUMBERS = 1 << 18  # of one gate, that a piece holds at least
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Compile-time values in a kernel's order, and whether the weights, ``blocks`` of (k, d), stay in registers."""
+    k, d = problem.states.shape
+    block = triton.next_power_of_2(d)
+    resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_NUMBERS
+    features = problem.x.shape[-1]
+    options: dict[str, Any] = {
+        "d": d,
+        "F": features if resident and problem.index is None and features <= _RESIDENT_FEATURES else 0,
+        "K": k,
+        "D": block,
+        "GRU": problem.cell == "gru",
+        "HARD": problem.mode == "straight_through",
+        "REVERSE": problem.reverse,
+        "READ": ("none", "last", "all").index(problem.read),
+        "PEEPHOLE": problem.peephole is not None,
+    } | more
+    if not resident:
+        padded = triton.next_power_of_2(k)
+        options |= {"KB": max(2, min(padded, 4096 // block)), "KP": padded}
+    # Many rows hide each other's latency, and one warp a row exchanges nothing with others; few rows want more hands.
+    many = problem.rows > 512
+    options["num_warps"] = max(1 if resident else 4, min(16, block // (128 if many else 64)))
+    return options, resident
+
+
+def _pieces(problem: Problem, time: int) -> list[tuple[int, int]]:
+    """Pieces of time in reading order."""
+    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // (problem.rows * problem.states.shape[1])))
+    pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
+    return pieces[::-1] if problem.reverse else pieces
+
+
+_compiled: dict[tuple[Any, ...], Any] = {}
+
+
+def _launch(kernel: Any, programs: int, args: list[Any], options: dict[str, Any]) -> None:
+    """Start a kernel. Triton takes some 50 µs to find the compiled one; we remember it by all it depends on."""
+    key = (
+        kernel,
+        torch.cuda.current_device() if args[0].is_cuda else None,
+        *(None if arg is None else getattr(arg, "dtype", None) or arg < 2**31 for arg in args),
+        *options.values(),
+    )
+    known = _compiled.get(key)
+    if known is not None:
+        known[programs, 1, 1](*args, *(value for name, value in options.items() if name != "num_warps"))
+        return
+    result = kernel[programs,](*args, **options)
+    if result is not None:  # the interpreter has nothing to remember
+        _compiled[key] = result
+
+
+def _stride(tensor: Tensor) -> int:
+    """From one row to the next; 0 where all rows share one."""
+    return 0 if len(tensor) == 1 else tensor.stride(0)
+
+
+def _on_device(function: Function) -> Function:
+    """Kernels start on the current GPU: make it the one that holds the problem."""
+
+    @wraps(function)
+    def call(problem: Problem, *args: Any) -> Any:
+        if not problem.x.is_cuda or problem.x.device.index == torch.cuda.current_device():
+            return function(problem, *args)
+        with torch.cuda.device(problem.x.device):
+            return function(problem, *args)
+
+    return cast(Function, call)
+
+
+@_on_device
+def forward(problem: Problem, keep: bool) -> Results:
+    """Run the recurrence; see :class:`~sttau.engine.factored.Problem`."""
+    rows, (k, d) = problem.rows, problem.states.shape
+    time, batch = problem.x.shape[:2] if problem.index is None else problem.index.shape
+    new = problem.states.new_empty
+    alpha = new(time, rows, k)
+    output = problem.x.new_empty({"none": 0, "last": 1, "all": time}[problem.read], rows, d)
+    soft = new(time if keep and problem.mode == "straight_through" else 0, rows, k)
+    memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
+    last = new(rows if problem.cell == "lstm" else 0, d)
+    options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
+    kernel = kernels.forward_resident if resident else kernels.forward_streamed
+    if problem.mode != "deterministic":
+        draws = [alpha, problem.seed, problem.sequence, problem.sample, time * rows, rows]
+        draws += [problem.first_step, problem.layer]
+        _launch(kernels.write_noise, triton.cdiv(time * rows, 128), draws, {"K": k, "BLOCK": 128, "num_warps": 4})
+    table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
+    for begin, end in [(0, time)] if options["F"] else _pieces(problem, time):
+        if options["F"]:
+            x = problem.x
+        elif table is not None and problem.index is not None:
+            x = table[problem.index[begin:end]]
+        else:
+            x = linear(problem.x[begin:end], problem.input, problem.input_bias)
+        args = [
+            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
+            problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
+            begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
+        ]  # fmt: skip
+        _launch(kernel, rows, args, options)
+    if problem.lengths is not None:  # nothing was computed beyond a row's length
+        beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
+        alpha.masked_fill_(beyond[:, :, None], 0)
+        if problem.read == "all":
+            output.masked_fill_(beyond[:, :, None], 0)
+    return Results(alpha, output, last, soft, memory)
+
+
+@_on_device
+def backward(
+    problem: Problem,
+    results: Results,
+    grad_alpha: Tensor | None,
+    grad_output: Tensor | None,
+    grad_last: Tensor | None,
+    needs: Needs,
+) -> Gradients:
+    """Gradients of everything; see :class:`~sttau.engine.factored.Gradients`.
+
+    The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, the
+    gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where they are few, the
+    features. One matrix product of these coefficients with the ``wide`` buffer (gate gradients and u) then sums all
+    outer products over time.
+    """
+    rows, (k, d) = problem.rows, problem.states.shape
+    time, batch, features = problem.x.shape
+    gru = problem.cell == "gru"
+    width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # of the gates, and where u stands behind them
+    pieces = _pieces(problem, time)[::-1]
+    options, resident = _plan(problem, 6, {"CARRY": False})
+    inside = bool(options["F"])
+    in_place = not inside and rows == batch and problem.x.dtype == torch.float32
+    kernel = kernels.backward_resident if resident else kernels.backward_streamed
+    ragged = problem.lengths is not None
+    if ragged or not resident:  # a row may have nothing to do in the first piece
+        options["CARRY"] = True
+    if grad_output is None:
+        options["READ"] = 0
+    new, zeros = problem.states.new_empty, problem.states.new_zeros
+    fresh = zeros if options["CARRY"] else new
+    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options["F"]))
+    carry_alpha, grad_temperature = fresh((rows, k)), fresh(rows)
+    grad_start = new(rows, width) if len(problem.start) > 1 else None
+    grad_first = None
+    if needs.first or (not gru and len(pieces) > 1):  # an LSTM's memory gradient passes from piece to piece here
+        grad_first = fresh((rows, d)) if gru or grad_last is None else grad_last.clone()
+    carry_memory = (
+        grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
+    )
+    grad_x = torch.empty_like(problem.x) if needs.x else None
+    grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
+    grad_peephole = None if problem.peephole is None else zeros(3, d)
+
+    buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
+    for number, (begin, end) in enumerate(pieces):
+        wide = buffer[: end - begin]
+        flat = wide.view(-1, cell + d)
+        if ragged:
+            wide.zero_()
+        source = problem.x[begin:end].view(-1, features)
+        if inside:
+            x = problem.x[begin:end]
+        elif in_place:  # a step's projected input is overwritten by its gradient
+            x = wide
+            _linear_into(flat[:, :width], source, problem.input, problem.input_bias)
+        else:
+            x = linear(problem.x[begin:end], problem.input, problem.input_bias)
+        args = [
+            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
+            problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
+            results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
+            grad_start, grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
+        ]  # fmt: skip
+        _launch(kernel, rows, args, options)
+        options["CARRY"], carry_memory = True, grad_first
+        if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
+            step = torch.arange(begin, end, device=wide.device)[:, None]
+            wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
+        _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
+        gate = flat[:, :width]
+        if not inside or needs.x:
+            if rows > batch:  # samples share their input
+                gate = gate.reshape(end - begin, rows // batch, batch, width).sum(1).view(-1, width)
+            gate = gate.to(problem.input.dtype)
+        if not inside:
+            _multiply(grad_input, gate.T, source, number)
+        if grad_x is not None:
+            torch.mm(gate, problem.input, out=grad_x[begin:end].view(-1, features))
+        if grad_peephole is not None:
+            old = _memory_before(problem, results, begin, end)
+            for place, memory in ((0, old), (1, old), (3, results.memory[begin:end])):
+                part = wide[..., place * d : (place + 1) * d]
+                grad_peephole[min(place, 2)] += torch.where(part == 0, 0, part * memory).sum((0, 1))
+
+    grad_states, grad_recurrent, opening = sums[k : 2 * k, cell:], sums[:k, :width], sums[2 * k + 1 : 2 * k + 2, :width]
+    if gru:
+        grad_states = grad_states + sums[:k, 4 * d : 5 * d]
+        grad_recurrent = torch.cat([sums[:k, : 2 * d], sums[:k, 3 * d : 4 * d]], dim=1)
+        opening = torch.cat([opening[:, : 2 * d], sums[2 * k + 1 : 2 * k + 2, 3 * d : 4 * d]], dim=1)
+    if inside:
+        grad_input = sums[2 * k + 2 :, :width].T
+    return Gradients(
+        x=grad_x,
+        input=grad_input.to(problem.input.dtype),
+        input_bias=None if problem.input_bias is None else sums[2 * k, :width].to(problem.input_bias.dtype),
+        recurrent=grad_recurrent,
+        states=grad_states,
+        temperature=grad_temperature.sum(),
+        peephole=grad_peephole,
+        start=opening if grad_start is None else grad_start,
+        first=_summed(grad_first, len(problem.first)) if needs.first else None,
+    )
+
+
+def _summed(gradient: Tensor | None, rows: int) -> Tensor | None:
+    return gradient if gradient is None or rows > 1 else gradient.sum(0, keepdim=True)
+
+
+def _multiply(into: Tensor, left: Tensor, right: Tensor, number: int) -> None:
+    """Add a product to what is there, from the second on."""
+    if left.dtype != into.dtype:
+        product = left @ right
+        into.copy_(product) if number == 0 else into.add_(product)
+    elif number == 0:
+        torch.mm(left, right, out=into)
+    else:
+        into.addmm_(left, right)
+
+
+def _linear_into(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if bias is None:
+        torch.mm(x, weight.T, out=out)
+    else:
+        torch.addmm(bias, x, weight.T, out=out)
+
+
+def _memory_before(problem: Problem, results: Results, begin: int, end: int) -> Tensor:
+    """c of the step read before each of these steps, (steps, rows, d)."""
+    time = len(results.memory)
+    step = torch.arange(begin, end, device=results.memory.device)[:, None]
+    starts = step == 0
+    if problem.reverse:
+        starts = step == (time if problem.lengths is None else as_rows(problem.lengths, problem.rows)) - 1
+    before = results.memory[(step[:, 0] + (1 if problem.reverse else -1)).clamp(0, time - 1)]
+    return torch.where(starts[..., None], problem.first, before)

@@ -1,0 +1,98 @@
+"""The engines' speed beside PyTorch's own layers: a table and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from sttau.experiments.results import Result
+from sttau.report.style import BLUE, GREEN, INK, MUTED, ORANGE
+
+
+class Comparison(NamedTuple):
+    """ST-τ beside PyTorch's layer on one shape, under one number type. Times in ms, memory in MiB."""
+
+    shape: str
+    precision: str
+    theirs: dict[str, float]
+    ours: dict[str, float]
+    reference: dict[str, float]
+
+    def faster(self, task: str) -> float | None:
+        """How many times faster ours is; None where it was not measured."""
+        name = f"{task}_ms"
+        return self.theirs[name] / self.ours[name] if name in self.ours and name in self.theirs else None
+
+    def part(self, name: str) -> float | None:
+        """Ours as a part of theirs."""
+        return self.ours[name] / self.theirs[name] if name in self.ours and name in self.theirs else None
+
+
+def compare_speed(results: Iterable[Result]) -> list[Comparison]:
+    """Bring the results of :func:`sttau.experiments.speed.measure` together, in their order."""
+    rows: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for result in results:
+        row = rows.setdefault((result.data, result.settings["precision"]), {})
+        kind = "theirs" if result.method.startswith("nn.") else "reference" if result.method == "reference" else "ours"
+        row[kind] = result.metrics
+    return [
+        Comparison(shape, precision, row["theirs"], row["ours"], row.get("reference", {}))
+        for (shape, precision), row in rows.items()
+    ]
+
+
+HEADER = ("shape", "numbers", "training", "forward", "10 samples / 1 forward", "memory", "training, captured")
+
+
+def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
+    """Rows under ``HEADER``: times faster than PyTorch's layer; samples and memory as a part of its own."""
+
+    def times(value: float | None) -> str:
+        return "" if value is None else f"{value:.1f}×"
+
+    def part(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}"
+
+    return [
+        (
+            c.shape,
+            c.precision,
+            times(c.faster("training")),
+            times(c.faster("forward")),
+            part(c.part("samples_ms")),
+            part(c.part("training_mb")),
+            times(c.faster("training_graph")),
+        )
+        for c in comparisons
+    ]
+
+
+def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
+    """Bars: how many times faster than PyTorch's layer; a line at 1."""
+    tasks = [
+        ("training", BLUE, "training step"),
+        ("forward", GREEN, "forward pass"),
+        ("samples", ORANGE, "ten samples"),
+    ]
+    figure = Figure(figsize=(9, 0.9 + 0.75 * len(comparisons)), layout="constrained")
+    axes = figure.subplots()
+    for row, comparison in enumerate(comparisons):
+        for number, (task, colour, label) in enumerate(tasks):
+            value = comparison.faster(task)
+            if value is None:
+                continue
+            place = row + (number - 1) * 0.26
+            axes.barh(place, value, 0.24, color=colour, label=label if row == 0 else None, zorder=2)
+            axes.text(value * 1.03, place, f"{value:.1f}×", va="center", fontsize=8, color=INK)
+    axes.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=3)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(comparisons)), [f"{c.shape}\n{c.precision}" for c in comparisons], fontsize=8)
+    axes.invert_yaxis()
+    low = min(value for c in comparisons for task, *_ in tasks if (value := c.faster(task)) is not None)
+    high = max(value for c in comparisons for task, *_ in tasks if (value := c.faster(task)) is not None)
+    axes.set_xlim(min(0.5, low / 1.5), high * 1.8)
+    axes.set(xlabel="times faster than one pass of PyTorch's layer (log scale)", title=title)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
