@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.engine.agreement import Case, disagreement, small_cases
 
 from sttau.engine import Noise, Weights, run
+from tests.engine.agreement import Case, disagreement, small_cases
 
 triton_engine = pytest.importorskip("sttau.engine.triton", reason="needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")

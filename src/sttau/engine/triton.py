@@ -202,7 +202,8 @@ def backward(
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
             results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
-            grad_start, grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
+            grad_start, grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start),
+            _stride(problem.first),
         ]  # fmt: skip
         _launch(kernel, rows, args, options)
         options["CARRY"], carry_memory = True, grad_first
