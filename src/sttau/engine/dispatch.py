@@ -45,6 +45,11 @@ def using(engine: Engine) -> Iterator[None]:
         _forced.reset(token)
 
 
+def forced() -> Engine | None:
+    """The engine that :func:`using` asks for here."""
+    return _forced.get()
+
+
 def run(
     cell: Cell,
     inputs: Tensor,
@@ -89,7 +94,7 @@ def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, eng
         >>> choose(torch.device("cpu"), torch.float32, states=5, size=128)
         'cpu'
     """
-    engine = engine or _forced.get()
+    engine = engine or forced()
     wanted: Engine = engine or ("triton" if device.type == "cuda" else "cpu")
     if wanted == "reference":
         return wanted

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from sttau.engine.dispatch import forced
 from sttau.engine.reference import Weights, gru_update
 
 Engine = Literal["reference", "triton"]
@@ -218,6 +219,8 @@ def _choose(tensor: Tensor, engine: Engine | None, obstacle: str | None) -> Engi
     """The engine for a tensor, unless an obstacle to Triton's kernels is known; where PyTorch must do, say so once."""
     if engine not in (None, *get_args(Engine)):
         raise ValueError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, got {engine!r}")
+    if engine is None and forced() is not None:
+        engine = "triton" if forced() == "triton" else "reference"
     if engine == "reference" or (engine is None and tensor.device.type != "cuda"):
         return "reference"
     obstacle = obstacle or _missing()

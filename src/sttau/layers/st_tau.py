@@ -269,7 +269,8 @@ class FiniteStateRNN(nn.Module):
             self.check_exact()
             if embedding is not None:
                 inputs = F.embedding(inputs, embedding)
-            law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
+            with torch.autocast(inputs.device.type, enabled=False):
+                law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
             law = law.to(inputs.dtype)
             last = law[:, -1:] @ self.states
             if lengths is not None:
