@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -75,7 +75,8 @@ def run(
     device, dtype = weights.input.device, weights.input.dtype
     states, size = weights.states.shape
     name = choose(device, dtype, states, size, engine)
-    with torch.autocast(device.type, enabled=False):
+    mixed = torch.is_autocast_enabled(device.type)
+    with torch.autocast(device.type, enabled=False) if mixed else nullcontext():
         if name == "reference":
             return reference.run(
                 cell, inputs, weights, hidden, memory, noise=noise, mode=mode, readout=readout, lengths=lengths,
@@ -87,6 +88,7 @@ def run(
         )  # fmt: skip
 
 
+@torch.compiler.assume_constant_result
 def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, engine: Engine | None = None) -> Engine:
     """Return the engine for a layer of this size; where a slower one must do, say so once in the log.
 

@@ -142,6 +142,8 @@ def run(
     if embedding is not None:
         x, index = _tokens(x, embedding, engine)
 
+    if dtype != work and engine == "cpu":
+        x, weights = x.to(work), weights._replace(input=weights.input.to(work))
     if dtype != work:
         weights = Weights(weights.input, *(None if given is None else given.to(work) for given in weights[1:]))  # type: ignore[arg-type]
         hidden = None if hidden is None else hidden.to(work)
@@ -160,7 +162,7 @@ def run(
         x.contiguous(),
         index if index is None else index.contiguous(),
         weights.input.contiguous(),
-        weights.input_bias if weights.input_bias is None else weights.input_bias.to(dtype),
+        weights.input_bias if weights.input_bias is None else weights.input_bias.to(x.dtype),
         F.linear(states, weights.recurrent, weights.recurrent_bias),
         states.contiguous(),
         weights.temperature,
@@ -195,7 +197,7 @@ def run(
     if readout == "state":
         output = (alpha @ states).transpose(0, 1).to(dtype) if steps == "all" else hidden_at_end()[:, None]
     else:
-        output = output.transpose(0, 1)
+        output = output.transpose(0, 1).to(dtype)
     return Run(
         output=output,
         hidden=hidden_at_end() if final else states.new_empty(0, states.shape[1]),
