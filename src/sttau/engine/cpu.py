@@ -120,7 +120,7 @@ def _sizes(p: Plan) -> tuple[int, int, int, int, int]:
     lanes = BYTES // p.x.itemsize
     panels = (p.hidden + lanes - 1) // lanes
     slots = 4 if p.lstm else 5
-    return lanes, panels, slots, panels * slots * lanes, (p.count + lanes - 1) // lanes * lanes
+    return lanes, panels, slots, (panels * slots + 1) * lanes, (p.count + lanes - 1) // lanes * lanes
 
 
 @_inline
@@ -175,29 +175,24 @@ def _gru_gates(p: Plan, v: int, base: Array, at: int, x: int, a: Array, a_at: in
 
 
 @_inline
-def _inner(out: Array, out_at: int, row: Array, at: int, step: int, m: Array, slots: int, panels: int, n: int) -> None:
-    """out_j = ⟨row, m_j⟩ for n rows of a matrix in panels (panels, n, slots, lanes); four of them at a time."""
-    lanes = BYTES // row.itemsize
-    size = slots * lanes
+def _logits(p: Plan, z: Array, u: Array) -> None:
+    """z = S u, four states at a time."""
+    lanes, panels, _, _, _ = _sizes(p)
     j = 0
-    while j < n:
-        some = n - j >= 4
-        s0 = s1 = s2 = s3 = zeros(row)
+    while p.count - j >= 4:
+        s0 = s1 = s2 = s3 = zeros(u)
         for v in range(panels):
-            r, q = at + v * step, (v * n + j) * size
-            for _ in range(slots):
-                values = load(row, r)
-                s0 = fma(values, load(m, q), s0)
-                if some:
-                    s1 = fma(values, load(m, q + size), s1)
-                    s2 = fma(values, load(m, q + 2 * size), s2)
-                    s3 = fma(values, load(m, q + 3 * size), s3)
-                r += lanes
-                q += lanes
-        out[out_at + j] = total(s0)
-        if some:
-            out[out_at + j + 1], out[out_at + j + 2], out[out_at + j + 3] = total(s1), total(s2), total(s3)
-        j += 4 if some else 1
+            value, q = load(u, v * lanes), (v * p.count + j) * lanes
+            s0, s1 = fma(value, load(p.states, q), s0), fma(value, load(p.states, q + lanes), s1)
+            s2, s3 = fma(value, load(p.states, q + 2 * lanes), s2), fma(value, load(p.states, q + 3 * lanes), s3)
+        z[j], z[j + 1], z[j + 2], z[j + 3] = total(s0), total(s1), total(s2), total(s3)
+        j += 4
+    while j < p.count:
+        s0 = zeros(u)
+        for v in range(panels):
+            s0 = fma(load(u, v * lanes), load(p.states, (v * p.count + j) * lanes), s0)
+        z[j] = total(s0)
+        j += 1
 
 
 # ----------------------------------------------------------------------------------------------------------------- forward
@@ -265,6 +260,13 @@ def _harden(p: Plan, z: Array, alpha: Array, at: int) -> None:
     for j in range(p.count):
         alpha[at + j] = 0.0
     alpha[at + best] = 1.0
+
+
+@_inline
+def _put(out: Array, to: int, values: Array, start: int, size: int) -> None:
+    """Copy ``size`` numbers from where there is room for whole Vectors."""
+    for i in range(0, size, BYTES // out.itemsize):
+        store_some(out, to + i, load(values, start + i), size - i)
 
 
 @_inline
@@ -344,25 +346,25 @@ def _forward_rows(
                             store(c, n * full + v * lanes, new)
                             store(u, v * lanes, sigmoid(go) * tanh(new))
                         if memory.size > 0:
-                            _copy(memory, (t * p.rows + row) * d, c, n * full, d)
+                            _put(memory, (t * p.rows + row) * d, c, n * full, d)
                         if closing:
-                            _copy(last, row * d, c, n * full, d)
+                            _put(last, row * d, c, n * full, d)
                     else:
                         for v in range(panels):
                             gn, gr, gz, gq, h = _gru_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
                             new = tanh(fma(sigmoid(gr), gq, gn))
                             store(u, v * lanes, fma(sigmoid(gz), h - new, new))
                     if p.every:
-                        _copy(output, (t * p.rows + row) * d, u, 0, d)
+                        _put(output, (t * p.rows + row) * d, u, 0, d)
                     elif p.final and closing:
-                        _copy(output, row * d, u, 0, d)
-                    _inner(z, 0, u, 0, lanes, p.states, 1, panels, k)
+                        _put(output, row * d, u, 0, d)
+                    _logits(p, z, u)
                     _transition(p, z, noise, ((b - b0) * p.piece + t - t0) * wide, a, n * wide)
                     if p.hard:
                         if soft.size > 0:
-                            _copy(soft, (t * p.rows + row) * k, a, n * wide, k)
+                            _put(soft, (t * p.rows + row) * k, a, n * wide, k)
                         _harden(p, z, a, n * wide)
-                    _copy(alpha, (t * p.rows + row) * k, a, n * wide, k)
+                    _put(alpha, (t * p.rows + row) * k, a, n * wide, k)
 
 
 # ---------------------------------------------------------------------------------------------------------------- backward
@@ -404,6 +406,18 @@ def _back_transition(p: Plan, a: Array, at: int, grad: Array, carry: Array, c_at
         store(out, o_at + j, delta)
         heat = fma(delta, where_positive(value, log(larger(value, 1e-37)), 0.0), heat)
     return -total(heat)
+
+
+@_inline
+def _back_state(p: Plan, v: int, sums: Array, d0: Any, d1: Any, d2: Any, d3: Any) -> None:
+    """Add panel v of ⟨U_j, δ of the gates⟩, lane by lane, to the sums of all states j."""
+    lanes = BYTES // p.x.itemsize
+    for j in range(p.count):
+        q = (v * p.count + j) * 4 * lanes
+        s = fma(d0, load(p.recurrent, q), load(sums, j * lanes))
+        s = fma(d1, load(p.recurrent, q + lanes), s)
+        s = fma(d2, load(p.recurrent, q + 2 * lanes), s)
+        store(sums, j * lanes, fma(d3, load(p.recurrent, q + 3 * lanes), s))
 
 
 @_inline
@@ -453,7 +467,7 @@ def _backward_rows(
     if p.source != _FEATURES:
         delta = aligned(mine * p.piece * width, p.x)
     logits, us = aligned(mine * p.piece * wide, p.x), aligned(mine * p.piece * full, p.x)
-    one = aligned(lanes, p.x)
+    sums, one = aligned(k * lanes, p.x), aligned(lanes, p.x)
     one[:] = 1.0
     pieces = (span1 - span0 + p.piece - 1) // p.piece
     for number in range(pieces):
@@ -488,10 +502,40 @@ def _backward_rows(
                     else:
                         factors, f_at, terms = alpha, (before * p.rows + row) * k, k
                         m, m_at, panel = p.recurrent, 0, k * 4 * lanes
+                    # The gates again. They do not wait for δα, so a loop of their own keeps the processor busy.
+                    if p.lstm:
+                        for v in range(panels):
+                            gi, gf, gg, go = _lstm_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
+                            new = load_some(memory, (t * p.rows + row) * d + v * lanes, d - v * lanes)
+                            if p.peephole.size > 0:
+                                if opening:
+                                    old = load(p.first, (row * full if p.first.size > full else 0) + v * lanes)
+                                else:
+                                    old = load_some(memory, (before * p.rows + row) * d + v * lanes, d - v * lanes)
+                                gi = fma(load(p.peephole, v * lanes), old, gi)
+                                gf = fma(load(p.peephole, full + v * lanes), old, gf)
+                                go = fma(load(p.peephole, 2 * full + v * lanes), new, go)
+                            g = here * width + v * slots * lanes
+                            store(delta, g, sigmoid(gi))
+                            store(delta, g + lanes, sigmoid(gf))
+                            store(delta, g + 2 * lanes, tanh(gg))
+                            store(delta, g + 3 * lanes, sigmoid(go))
+                            store(us, here * full + v * lanes, tanh(new))
+                    else:
+                        for v in range(panels):
+                            gn, gr, gz, gq, h = _gru_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
+                            gr = sigmoid(gr)
+                            g = here * width + v * slots * lanes
+                            store(delta, g, tanh(fma(gr, gq, gn)))
+                            store(delta, g + lanes, gr)
+                            store(delta, g + 2 * lanes, sigmoid(gz))
+                            store(delta, g + 3 * lanes, gq)
+                            store(delta, g + 4 * lanes, h)
                     soft_at = (t * p.rows + row) * k
                     out.temperature[part] += _back_transition(p, soft, soft_at, grad_alpha, out.carry, row * wide, logits, here * wide)
                     g_at = (t * p.rows + row) * d if p.every else row * d
                     reads = p.every or (p.final and t == (0 if p.reverse else length - 1))
+                    sums[:] = 0.0
                     for v in range(panels):
                         left = d - v * lanes
                         du = load_some(grad_output, g_at + v * lanes, left) if reads else zeros(one)
@@ -499,25 +543,23 @@ def _backward_rows(
                             du = fma(spread_at(logits, here * wide + j), load(p.states, (v * k + j) * lanes), du)
                         g = here * width + v * slots * lanes
                         if p.lstm:
-                            gi, gf, gg, go = _lstm_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
-                            new = load_some(memory, (t * p.rows + row) * d + v * lanes, left)
+                            gi, gf, gg, go = load(delta, g), load(delta, g + lanes), load(delta, g + 2 * lanes), load(delta, g + 3 * lanes)
+                            tc = load(us, here * full + v * lanes)
                             if opening:
                                 old = load(p.first, (row * full if p.first.size > full else 0) + v * lanes)
                             else:
                                 old = load_some(memory, (before * p.rows + row) * d + v * lanes, left)
-                            if p.peephole.size > 0:
-                                gi = fma(load(p.peephole, v * lanes), old, gi)
-                                gf = fma(load(p.peephole, full + v * lanes), old, gf)
-                                go = fma(load(p.peephole, 2 * full + v * lanes), new, go)
-                            gi, gf, go, gg, tc = sigmoid(gi), sigmoid(gf), sigmoid(go), tanh(gg), tanh(new)
-                            store(us, here * full + v * lanes, go * tc)
-                            do = du * tc * (go - go * go)
-                            dc = fma(du * go, 1.0 - tc * tc, load(out.memory, row * full + v * lanes))
+                            u = go * tc
+                            store(us, here * full + v * lanes, u)
+                            do = du * (tc - u) * go
+                            dc = fma(du, go - u * tc, load(out.memory, row * full + v * lanes))
                             if p.peephole.size > 0:
                                 dc = fma(do, load(p.peephole, 2 * full + v * lanes), dc)
-                            di, df = dc * gg * (gi - gi * gi), dc * old * (gf - gf * gf)
-                            dg, dc = dc * gi * (1.0 - gg * gg), dc * gf
+                            ig = gi * gg
+                            di, df = dc * (ig - ig * gi), dc * old * (gf - gf * gf)
+                            dg, dc = dc * (gi - ig * gg), dc * gf
                             if p.peephole.size > 0:
+                                new = load_some(memory, (t * p.rows + row) * d + v * lanes, left)
                                 dc = fma(di, load(p.peephole, v * lanes), dc)
                                 dc = fma(df, load(p.peephole, full + v * lanes), dc)
                                 q = part * 3 * full + v * lanes
@@ -529,23 +571,27 @@ def _backward_rows(
                             store(delta, g + lanes, df)
                             store(delta, g + 2 * lanes, dg)
                             store(delta, g + 3 * lanes, do)
+                            _back_state(p, v, sums, di, df, dg, do)
                         else:
-                            gn, gr, gz, gq, h = _gru_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
-                            gr, gz = sigmoid(gr), sigmoid(gz)
-                            gn = tanh(fma(gr, gq, gn))
+                            gn, gr, gz = load(delta, g), load(delta, g + lanes), load(delta, g + 2 * lanes)
+                            gq, h = load(delta, g + 3 * lanes), load(delta, g + 4 * lanes)
                             store(us, here * full + v * lanes, fma(gz, h - gn, gn))
-                            dn = du * (1.0 - gz) * (1.0 - gn * gn)
+                            dn = (du - du * gz) * (1.0 - gn * gn)
+                            dr, dz = dn * gq * (gr - gr * gr), du * (h - gn) * (gz - gz * gz)
+                            dq, dh = dn * gr, du * gz
                             store(delta, g, dn)
-                            store(delta, g + lanes, dn * gq * (gr - gr * gr))
-                            store(delta, g + 2 * lanes, du * (h - gn) * (gz - gz * gz))
-                            store(delta, g + 3 * lanes, dn * gr)
-                            store(delta, g + 4 * lanes, du * gz)
+                            store(delta, g + lanes, dr)
+                            store(delta, g + 2 * lanes, dz)
+                            store(delta, g + 3 * lanes, dq)
+                            store(delta, g + 4 * lanes, dh)
+                            _back_state(p, v, sums, dr, dz, dq, dh)
                     if opening:
                         for v in range(panels):
                             for j in range(4 * lanes):
                                 out.start[(row * panels + v) * 4 * lanes + j] = delta[here * width + v * slots * lanes + shift + j]
                     else:
-                        _inner(out.carry, row * wide, delta, here * width + shift, slots * lanes, p.recurrent, 4, panels, k)
+                        for j in range(k):
+                            out.carry[row * wide + j] = total(load(sums, j * lanes))
             for b in range(b0, b1):
                 low, high = t0, min(t0 + steps, p.lengths[b])
                 if low >= high:
@@ -651,7 +697,7 @@ def backward(
     new, lanes, gates = problem.x.new_zeros, lanes_of(problem.x.itemsize), 4 if plan.lstm else 3
     panels, parts = -(-d // lanes), len(tasks)
     tokens = len(problem.x) if problem.index is not None else 0
-    width = panels * (4 if plan.lstm else 5) * lanes
+    width = (panels * (4 if plan.lstm else 5) + 1) * lanes
     span = max(1, min(T, _SPAN_BYTES // (rows * width * problem.x.itemsize))) if tokens else T
 
     x = torch.zeros_like(problem.x) if needs_x else new(0)
@@ -717,7 +763,7 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
     k, d = problem.states.shape
     F, gates, panels = x.shape[-1], 4 if lstm else 3, -(-d // lanes)
     time, batch = (x if problem.index is None else problem.index).shape[:2]
-    width = panels * (4 if lstm else 5) * lanes
+    width = (panels * (4 if lstm else 5) + 1) * lanes
     source = _TABLE if problem.index is not None else _DIRECT if F <= _FEW_FEATURES else _FEATURES
 
     size = min(8, max(1, batch // 4))

@@ -326,8 +326,17 @@ def aligned(size: int, like: Array) -> Array:
 
 # ---------------------------------------------------------------------------------------------------- elementary functions
 
-# Minimax polynomials: (eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2, and (log(1 + f) - f + f²/2)/f³ for √½ - 1 ≤ f ≤ √2 - 1.
-_EXP = (0.5, 0.166665181517601, 0.04166620597243309, 0.008368954062461853, 0.0013950602151453495)
+# Minimax polynomials: (2ʳ - 1)/r for |r| ≤ ½, the same of one degree more, and (log(1 + f) - f + f²/2)/f³ for
+# √½ - 1 ≤ f ≤ √2 - 1.
+_POWER = (0.6931472420692444, 0.24022233486175537, 0.055503081530332565, 0.00967192929238081, 0.0013407331425696611)
+_POWER_FINE = (
+    0.6931471824645996,
+    0.24022650718688965,
+    0.055503275245428085,
+    0.009618003852665424,
+    0.0013400338357314467,
+    0.00015476344560738653,
+)
 _LOG = (
     0.33333316445350647,
     -0.25000810623168945,
@@ -338,8 +347,14 @@ _LOG = (
     0.12881650030612946,
     -0.07859598100185394,
 )
-_LN2 = (0.693359375, -2.12194440e-4)  # the first part has few bits, so that its products are exact
+_LOG2_E = 1.4426950408889634
+_LOG2_E_PARTS = (1.4426950216293335, 1.925963033500011e-08)  # what float32 keeps of it, and the rest
+_LN2_PARTS = (0.693359375, -2.12194440e-4)  # the first part has few bits, so that its products are exact
 _SHIFTER = 1.5 * 2.0**23  # a float32 of this size has no bits behind the point: adding it rounds to a whole number
+
+
+def _fma(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -> Any:
+    return _llvm("fmuladd")(builder, vector, [a, b, c])
 
 
 def _horner(builder: Any, vector: Vector, r: Any, coefficients: tuple[float, ...]) -> Any:
@@ -349,52 +364,74 @@ def _horner(builder: Any, vector: Vector, r: Any, coefficients: tuple[float, ...
     return value
 
 
-def _fma(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -> Any:
-    return _llvm("fmuladd")(builder, vector, [a, b, c])
+def _clamp(builder: Any, x: Any, bound: float) -> Any:
+    """x within ±bound; NaN stays NaN."""
+    low, high = _constant(x.type, -bound), _constant(x.type, bound)
+    x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
+    return builder.select(builder.fcmp_ordered(">", x, high), high, x)
 
 
-def _clamp(builder: Any, x: Any, low: float, high: float) -> Any:
-    bounds = _constant(x.type, low), _constant(x.type, high)
-    x = builder.select(builder.fcmp_ordered(">", x, bounds[0]), x, bounds[0])  # NaN becomes the bound too
-    return builder.select(builder.fcmp_ordered("<", x, bounds[1]), x, bounds[1])
-
-
-def _reduce(builder: Any, vector: Vector, x: Any) -> tuple[Any, Any]:
-    """For float32: e^x - 1 = s·m + (s - 1) as (s, m), with s = 2ⁿ a power of two and m = eʳ - 1."""
+def _split(builder: Any, vector: Vector, x: Any, factor: float) -> tuple[Any, Any]:
+    """x·factor = n + r with a whole n and |r| ≤ ½, for float32; n is returned as n·2²³, ready for an exponent."""
     kind, integers = x.type, ir.VectorType(ir.IntType(32), vector.lanes)
-    shifted = _fma(builder, vector, x, _constant(kind, 1 / np.log(2)), _constant(kind, _SHIFTER))
+    shifted = _fma(builder, vector, x, _constant(kind, factor), _constant(kind, _SHIFTER))
     n = builder.fsub(shifted, _constant(kind, _SHIFTER))
-    r = _fma(builder, vector, n, _constant(kind, -_LN2[0]), x)
-    r = _fma(builder, vector, n, _constant(kind, -_LN2[1]), r)
-    m = _fma(builder, vector, builder.fmul(r, r), _horner(builder, vector, r, _EXP), r)
-    bits = builder.shl(builder.bitcast(shifted, integers), _constant(integers, 23))  # n lies in the lowest bits
-    return builder.bitcast(builder.add(bits, _constant(integers, 127 << 23)), kind), m
+    r = _fma(builder, vector, x, _constant(kind, factor), builder.fneg(n))
+    return builder.shl(builder.bitcast(shifted, integers), _constant(integers, 23)), r
+
+
+def _scale(builder: Any, value: Any, exponent: Any) -> Any:
+    """value·2ⁿ."""
+    return builder.bitcast(builder.add(builder.bitcast(value, exponent.type), exponent), value.type)
 
 
 @intrinsic
 def exp(_: Any, x: Any) -> Any:
-    """e^x for -87 ≤ x ≤ 88; at the bound beyond."""
+    """e^x for |x| ≤ 87; at the bound beyond."""
 
     def build(builder: Any, vector: Vector, v: list[Any]) -> Any:
         if vector.element == types.float64:
-            return _llvm("exp")(builder, vector, [_clamp(builder, v[0], -700.0, 700.0)])
-        s, m = _reduce(builder, vector, _clamp(builder, v[0], -87.0, 88.0))
-        return _fma(builder, vector, s, m, s)
+            return _llvm("exp")(builder, vector, [_clamp(builder, v[0], 700.0)])
+        x = _clamp(builder, v[0], 87.0)
+        exponent, r = _split(builder, vector, x, _LOG2_E_PARTS[0])
+        r = _fma(builder, vector, x, _constant(x.type, _LOG2_E_PARTS[1]), r)
+        return _scale(builder, _horner(builder, vector, r, (1.0, *_POWER_FINE)), exponent)
 
     return _elementwise((x,), build)
 
 
 @intrinsic
-def expm1(_: Any, x: Any) -> Any:
-    """e^x - 1 for |x| ≤ 40, with a small relative error also near 0; at the bound beyond."""
+def sigmoid(_: Any, x: Any) -> Any:
+    """1 / (1 + e⁻ˣ), with an absolute error of 1e-7 in float32."""
 
     def build(builder: Any, vector: Vector, v: list[Any]) -> Any:
-        x = _clamp(builder, v[0], -40.0, 40.0)
+        one = _constant(v[0].type, 1.0)
         if vector.element == types.float64:
-            e = _llvm("exp")(builder, vector, [x])
-            return builder.fsub(e, _constant(x.type, 1.0))
-        s, m = _reduce(builder, vector, x)
-        return _fma(builder, vector, s, m, builder.fsub(s, _constant(x.type, 1.0)))
+            e = _llvm("exp")(builder, vector, [builder.fneg(_clamp(builder, v[0], 700.0))])
+        else:
+            exponent, r = _split(builder, vector, _clamp(builder, v[0], 87.0), -_LOG2_E)
+            e = _scale(builder, _horner(builder, vector, r, (1.0, *_POWER)), exponent)
+        return builder.fdiv(one, builder.fadd(one, e))
+
+    return _elementwise((x,), build)
+
+
+@intrinsic
+def tanh(_: Any, x: Any) -> Any:
+    """Hyperbolic tangent, in float32 with a small relative error also near 0."""
+
+    def build(builder: Any, vector: Vector, v: list[Any]) -> Any:
+        kind = v[0].type
+        one, two = _constant(kind, 1.0), _constant(kind, 2.0)
+        if vector.element == types.float64:
+            x = _clamp(builder, v[0], 20.0)
+            m = builder.fsub(_llvm("exp")(builder, vector, [builder.fadd(x, x)]), one)
+        else:  # e²ˣ - 1 = 2ⁿ(2ʳ - 1) + (2ⁿ - 1) loses nothing where n = 0
+            exponent, r = _split(builder, vector, _clamp(builder, v[0], 10.0), 2 * _LOG2_E)
+            power = _scale(builder, one, exponent)
+            part = builder.fmul(r, _horner(builder, vector, r, _POWER))
+            m = _fma(builder, vector, power, part, builder.fsub(power, one))
+        return builder.fdiv(m, builder.fadd(m, two))
 
     return _elementwise((x,), build)
 
@@ -415,23 +452,10 @@ def log(_: Any, x: Any) -> Any:
         f = builder.fsub(m, _constant(kind, 1.0))
         square = builder.fmul(f, f)
         tail = _fma(builder, vector, f, _horner(builder, vector, f, _LOG), _constant(kind, -0.5))
-        tail = _fma(builder, vector, n, _constant(kind, _LN2[1]), builder.fmul(square, tail))
-        return _fma(builder, vector, n, _constant(kind, _LN2[0]), builder.fadd(f, tail))
+        tail = _fma(builder, vector, n, _constant(kind, _LN2_PARTS[1]), builder.fmul(square, tail))
+        return _fma(builder, vector, n, _constant(kind, _LN2_PARTS[0]), builder.fadd(f, tail))
 
     return _elementwise((x,), build)
-
-
-@njit(nogil=True)
-def sigmoid(x: Any) -> Any:
-    """1 / (1 + e⁻ˣ)."""
-    return 1.0 / (exp(0.0 - x) + 1.0)
-
-
-@njit(nogil=True)
-def tanh(x: Any) -> Any:
-    """Hyperbolic tangent, of small relative error everywhere in float32."""
-    m = expm1(x + x)
-    return m / (m + 2.0)
 
 
 # -------------------------------------------------------------------------------------------------------- matrix products
@@ -514,7 +538,10 @@ def _product(columns: int) -> Any:
         while rows - row >= most:
             _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, most, columns)  # fmt: skip  # noqa: E501
             row += most
-        while rows - row >= 2:
+        if rows - row >= 4:
+            _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, 4, columns)  # fmt: skip  # noqa: E501
+            row += 4
+        if rows - row >= 2:
             _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, 2, columns)  # fmt: skip  # noqa: E501
             row += 2
         if row < rows:
