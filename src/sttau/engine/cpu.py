@@ -4,7 +4,7 @@ A task owns a few sequences (with all their samples) and carries them through ti
 weights. Time is cut in pieces small enough that everything a piece needs stays in the second-level cache:
 
     forward     project the piece's inputs ─▶ draw its noise ─▶ step by step: gates, u, logits, α
-    backward    project the piece's inputs ─▶ step by step, from the end: δα, δu, δ of the gates ─▶ products for dU, dS, dW
+    backward    project the piece's inputs ─▶ step by step, from the end: δα, δu, δgates ─▶ products for dU, dS, dW
 
 A row of gates is stored in panels, one for every Vector of hidden units, with that panel's gates side by side: what one
 Vector of u needs is contiguous, and is one tile of a matrix product. The panel's slots are
@@ -26,8 +26,10 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
@@ -55,6 +57,7 @@ from sttau.engine.cpu_math import (
     spread_at,
     store,
     store_some,
+    strides,
     tanh,
     total,
     where_positive,
@@ -79,7 +82,7 @@ class Plan(NamedTuple):
     """A problem as the kernels read it: flat arrays in panels, padded to whole Vectors, and plain numbers."""
 
     x: Array
-    index: Array  # (time, batch)
+    tokens: Array  # (time, batch) rows of the table
     table: Array  # with tokens: (tokens, panels, slots, lanes), the projected vectors
     input: Array  # (panels, features, input slots, lanes)
     bias: Array  # (panels, slots, lanes)
@@ -96,7 +99,7 @@ class Plan(NamedTuple):
     rows: int
     features: int
     hidden: int
-    count: int  # k
+    k: int
     seed: int
     first_step: int
     layer: int
@@ -111,7 +114,7 @@ class Plan(NamedTuple):
     final: bool  # whether u is returned at the last
 
 
-# ------------------------------------------------------------------------------------------------ what both directions do
+# ---------------------------------------------------------------------------------------------- what both directions do
 
 
 @_inline
@@ -120,7 +123,7 @@ def _sizes(p: Plan) -> tuple[int, int, int, int, int]:
     lanes = BYTES // p.x.itemsize
     panels = (p.hidden + lanes - 1) // lanes
     slots = 4 if p.lstm else 5
-    return lanes, panels, slots, (panels * slots + 1) * lanes, (p.count + lanes - 1) // lanes * lanes
+    return lanes, panels, slots, (panels * slots + 1) * lanes, (p.k + lanes - 1) // lanes * lanes
 
 
 @_inline
@@ -130,48 +133,115 @@ def _project(p: Plan, out: Array, at: int, row: int, step: int, rows: int) -> No
     f = p.features
     for v in range(panels):
         panel = v * slots * lanes
-        place, begin, left = (at + panel, width), (panel, 0), (row * f, step * f, 1)
+        place, begin, left = strides(at + panel, width), strides(panel), strides(row * f, step * f, 1)
         if p.lstm:
-            product4(out, place, p.bias, begin, p.x, left, p.input, (v * f * 4 * lanes, 4 * lanes), f, rows)
+            product4(out, place, p.bias, begin, p.x, left, p.input, strides(v * f * 4 * lanes, 0, 4 * lanes), f, rows)
         else:
-            product3(out, place, p.bias, begin, p.x, left, p.input, (v * f * 3 * lanes, 3 * lanes), f, rows)
+            product3(out, place, p.bias, begin, p.x, left, p.input, strides(v * f * 3 * lanes, 0, 3 * lanes), f, rows)
 
 
 @_inline
-def _lstm_gates(p: Plan, v: int, base: Array, at: int, x: int, a: Array, a_at: int, m: Array, m_at: int, n: int) -> Any:
-    """i, f, g, o of panel v before the nonlinearity: base + Σ_j a_j m_j, and the features' rows if they are few."""
-    lanes = BYTES // p.x.itemsize
-    at += v * 4 * lanes
-    i, f, g, o = load(base, at), load(base, at + lanes), load(base, at + 2 * lanes), load(base, at + 3 * lanes)
-    for j in range(n):
-        factor, row = spread_at(a, a_at + j), m_at + j * 4 * lanes
-        i, f = fma(factor, load(m, row), i), fma(factor, load(m, row + lanes), f)
-        g, o = fma(factor, load(m, row + 2 * lanes), g), fma(factor, load(m, row + 3 * lanes), o)
-    if p.source == _DIRECT:
-        for j in range(p.features):
-            factor, row = spread_at(p.x, x + j), (v * p.features + j) * 4 * lanes
-            i, f = fma(factor, load(p.input, row), i), fma(factor, load(p.input, row + lanes), f)
-            g, o = fma(factor, load(p.input, row + 2 * lanes), g), fma(factor, load(p.input, row + 3 * lanes), o)
-    return i, f, g, o
+def _project_piece(p: Plan, out: Array, t0: int, steps: int, b0: int, b1: int) -> None:
+    """The input's part of the gates for a piece of some sequences: (sequences, piece, gates)."""
+    for b in range(b0, b1):
+        valid = min(steps, p.lengths[b] - t0)
+        if valid > 0:
+            _project(p, out, (b - b0) * p.piece * _sizes(p)[3], t0 * p.batch + b, p.batch, valid)
 
 
 @_inline
-def _gru_gates(p: Plan, v: int, base: Array, at: int, x: int, a: Array, a_at: int, m: Array, m_at: int, n: int) -> Any:
-    """n, r, z, n' of panel v before the nonlinearity, and h; as ``_lstm_gates``."""
+def _ends(p: Plan, t: int, b: int) -> tuple[bool, bool]:
+    """Whether t is the step a sequence's reading begins with, and the one it ends with."""
+    last = p.lengths[b] - 1
+    return (t == last, t == 0) if p.reverse else (t == 0, t == last)
+
+
+@_inline
+def _first(p: Plan, row: int) -> Array:
+    """c_0 of a row."""
+    lanes, panels, _, _, _ = _sizes(p)
+    at = row * panels * lanes if p.first.size > panels * lanes else 0
+    return p.first[at : at + panels * lanes]
+
+
+class Source(NamedTuple):
+    """Where a row's gates at a step come from: base + Σ_j factor_j · row_j, and the features' rows if they are few."""
+
+    base: Array
+    base_at: int
+    x_at: int
+    factors: Array
+    factors_at: int
+    rows: Array
+    rows_at: int
+    panel: int  # from one panel of the rows to the next
+    terms: int
+
+
+@_inline
+def _source(
+    p: Plan,
+    projected: Array,
+    place: int,
+    t: int,
+    b: int,
+    row: int,
+    first: bool,
+    alpha: Array,
+    before: int,
+    one: Array,
+) -> Source:
+    """The gates of step t: ``projected`` has its input in row ``place``, and ``alpha`` α_{t-1} from ``before`` on."""
+    lanes, panels, _, width, _ = _sizes(p)
+    size, x_at = 4 * lanes, (t * p.batch + b) * p.features
+    if p.source == _TABLE:
+        base, base_at = p.table, p.tokens[t * p.batch + b] * width
+    elif p.source == _FEATURES:
+        base, base_at = projected, place * width
+    else:
+        base, base_at = p.bias, 0
+    if first:
+        at = row * panels * size if p.start.size > panels * size else 0
+        return Source(base, base_at, x_at, one, 0, p.start, at, size, 1)
+    return Source(base, base_at, x_at, alpha, before, p.recurrent, 0, p.k * size, p.k)
+
+
+@_inline
+def _lstm_gates(p: Plan, g: Source, v: int) -> Any:
+    """i, f, g, o of panel v before the nonlinearity."""
     lanes = BYTES // p.x.itemsize
-    at += v * 5 * lanes
-    new, r, z = load(base, at), load(base, at + lanes), load(base, at + 2 * lanes)
-    old, h = zeros(m), zeros(m)
-    for j in range(n):
-        factor, row = spread_at(a, a_at + j), m_at + j * 4 * lanes
-        r, z = fma(factor, load(m, row), r), fma(factor, load(m, row + lanes), z)
-        old, h = fma(factor, load(m, row + 2 * lanes), old), fma(factor, load(m, row + 3 * lanes), h)
+    at, m = g.base_at + v * 4 * lanes, g.rows_at + v * g.panel
+    s0, s1 = load(g.base, at), load(g.base, at + lanes)
+    s2, s3 = load(g.base, at + 2 * lanes), load(g.base, at + 3 * lanes)
+    for j in range(g.terms):
+        factor, q = spread_at(g.factors, g.factors_at + j), m + j * 4 * lanes
+        s0, s1 = fma(factor, load(g.rows, q), s0), fma(factor, load(g.rows, q + lanes), s1)
+        s2, s3 = fma(factor, load(g.rows, q + 2 * lanes), s2), fma(factor, load(g.rows, q + 3 * lanes), s3)
     if p.source == _DIRECT:
         for j in range(p.features):
-            factor, row = spread_at(p.x, x + j), (v * p.features + j) * 3 * lanes
-            new, r = fma(factor, load(p.input, row), new), fma(factor, load(p.input, row + lanes), r)
-            z = fma(factor, load(p.input, row + 2 * lanes), z)
-    return new, r, z, old, h
+            factor, q = spread_at(p.x, g.x_at + j), (v * p.features + j) * 4 * lanes
+            s0, s1 = fma(factor, load(p.input, q), s0), fma(factor, load(p.input, q + lanes), s1)
+            s2, s3 = fma(factor, load(p.input, q + 2 * lanes), s2), fma(factor, load(p.input, q + 3 * lanes), s3)
+    return s0, s1, s2, s3
+
+
+@_inline
+def _gru_gates(p: Plan, g: Source, v: int) -> Any:
+    """n, r, z, n' of panel v before the nonlinearity, and h."""
+    lanes = BYTES // p.x.itemsize
+    at, m = g.base_at + v * 5 * lanes, g.rows_at + v * g.panel
+    n, r, z = load(g.base, at), load(g.base, at + lanes), load(g.base, at + 2 * lanes)
+    old, h = zeros(p.x), zeros(p.x)
+    for j in range(g.terms):
+        factor, q = spread_at(g.factors, g.factors_at + j), m + j * 4 * lanes
+        r, z = fma(factor, load(g.rows, q), r), fma(factor, load(g.rows, q + lanes), z)
+        old, h = fma(factor, load(g.rows, q + 2 * lanes), old), fma(factor, load(g.rows, q + 3 * lanes), h)
+    if p.source == _DIRECT:
+        for j in range(p.features):
+            factor, q = spread_at(p.x, g.x_at + j), (v * p.features + j) * 3 * lanes
+            n, r = fma(factor, load(p.input, q), n), fma(factor, load(p.input, q + lanes), r)
+            z = fma(factor, load(p.input, q + 2 * lanes), z)
+    return n, r, z, old, h
 
 
 @_inline
@@ -179,30 +249,30 @@ def _logits(p: Plan, z: Array, u: Array) -> None:
     """z = S u, four states at a time."""
     lanes, panels, _, _, _ = _sizes(p)
     j = 0
-    while p.count - j >= 4:
+    while p.k - j >= 4:
         s0 = s1 = s2 = s3 = zeros(u)
         for v in range(panels):
-            value, q = load(u, v * lanes), (v * p.count + j) * lanes
+            value, q = load(u, v * lanes), (v * p.k + j) * lanes
             s0, s1 = fma(value, load(p.states, q), s0), fma(value, load(p.states, q + lanes), s1)
             s2, s3 = fma(value, load(p.states, q + 2 * lanes), s2), fma(value, load(p.states, q + 3 * lanes), s3)
         z[j], z[j + 1], z[j + 2], z[j + 3] = total(s0), total(s1), total(s2), total(s3)
         j += 4
-    while j < p.count:
+    while j < p.k:
         s0 = zeros(u)
         for v in range(panels):
-            s0 = fma(load(u, v * lanes), load(p.states, (v * p.count + j) * lanes), s0)
+            s0 = fma(load(u, v * lanes), load(p.states, (v * p.k + j) * lanes), s0)
         z[j] = total(s0)
         j += 1
 
 
-# ----------------------------------------------------------------------------------------------------------------- forward
+# -------------------------------------------------------------------------------------------------------------- forward
 
 
 @_inline
 def _draw(p: Plan, out: Array, at: int, row: int, t: int, steps: int, buffer: Array) -> None:
     """Gumbel noise (steps, k in whole Vectors) of one row from step t: see noise.py. A Vector's lanes are steps."""
     lanes, _, _, _, wide = _sizes(p)
-    for block in range((p.count + 3) // 4):
+    for block in range((p.k + 3) // 4):
         for i in range(0, steps, lanes):
             c0 = words_from(out, p.layer << 16 | block, 0)
             c1 = words_from(out, p.first_step + t + i, 1)
@@ -216,7 +286,7 @@ def _draw(p: Plan, out: Array, at: int, row: int, t: int, steps: int, buffer: Ar
             store(buffer, lanes, _gumbel(out, c1))
             store(buffer, 2 * lanes, _gumbel(out, c2))
             store(buffer, 3 * lanes, _gumbel(out, c3))
-            for state in range(4 * block, min(4 * block + 4, p.count)):
+            for state in range(4 * block, min(4 * block + 4, p.k)):
                 for step in range(i, min(i + lanes, steps)):
                     out[at + step * wide + state] = buffer[(state & 3) * lanes + step - i]
 
@@ -242,7 +312,7 @@ def _transition(p: Plan, z: Array, noise: Array, noise_at: int, alpha: Array, at
     whole = zeros(z)
     for j in range(0, wide, lanes):
         below = (load(z, j) - highest) * inverse
-        value = where_positive(below + 87.0, exp(below), 0.0)
+        value = where_positive(-87.0 - below, 0.0, exp(below))  # NaN stays NaN
         store(alpha, at + j, value)
         whole = whole + value
     scale = 1.0 / total(whole)
@@ -254,12 +324,19 @@ def _transition(p: Plan, z: Array, noise: Array, noise_at: int, alpha: Array, at
 def _harden(p: Plan, z: Array, alpha: Array, at: int) -> None:
     """One-hot at the largest z."""
     best = 0
-    for j in range(1, p.count):
+    for j in range(1, p.k):
         if z[j] > z[best]:
             best = j
-    for j in range(p.count):
+    for j in range(p.k):
         alpha[at + j] = 0.0
     alpha[at + best] = 1.0
+
+
+@_inline
+def _get(out: Array, values: Array, start: int, size: int) -> None:
+    """Copy ``size`` numbers to where there is room for whole Vectors."""
+    for i in range(0, size, BYTES // out.itemsize):
+        store(out, i, load_some(values, start + i, size - i))
 
 
 @_inline
@@ -270,9 +347,30 @@ def _put(out: Array, to: int, values: Array, start: int, size: int) -> None:
 
 
 @_inline
-def _copy(out: Array, to: int, values: Array, start: int, size: int) -> None:
-    for i in range(size):
-        out[to + i] = values[start + i]
+def _lstm_step(p: Plan, g: Source, c: Array, at: int, u: Array) -> None:
+    """One step of a row: its memory c and u."""
+    lanes, panels, _, _, _ = _sizes(p)
+    full = panels * lanes
+    for v in range(panels):
+        i, f, n, o = _lstm_gates(p, g, v)
+        old = load(c, at + v * lanes)
+        if p.peephole.size > 0:
+            i = fma(load(p.peephole, v * lanes), old, i)
+            f = fma(load(p.peephole, full + v * lanes), old, f)
+        new = fma(sigmoid(f), old, sigmoid(i) * tanh(n))
+        if p.peephole.size > 0:
+            o = fma(load(p.peephole, 2 * full + v * lanes), new, o)
+        store(c, at + v * lanes, new)
+        store(u, v * lanes, sigmoid(o) * tanh(new))
+
+
+@_inline
+def _gru_step(p: Plan, g: Source, u: Array) -> None:
+    lanes, panels, _, _, _ = _sizes(p)
+    for v in range(panels):
+        n, r, z, old, h = _gru_gates(p, g, v)
+        n = tanh(fma(sigmoid(r), old, n))
+        store(u, v * lanes, fma(sigmoid(z), h - n, n))
 
 
 @_kernel
@@ -280,86 +378,51 @@ def _forward_rows(
     p: Plan, alpha: Array, output: Array, last: Array, soft: Array, memory: Array, b0: int, b1: int, s0: int, s1: int
 ) -> None:
     """Run samples s0 … s1 of sequences b0 … b1 from their first step to their last."""
-    lanes, panels, slots, width, wide = _sizes(p)
-    d, k, full = p.hidden, p.count, panels * lanes
-    mine = b1 - b0
-    projected = aligned(mine * p.piece * width if p.source == _FEATURES else 0, p.x)
+    lanes, panels, _, width, wide = _sizes(p)
+    d, k, full, mine = p.hidden, p.k, panels * lanes, b1 - b0
     rows = mine * (s1 - s0)
-    noise = aligned(mine * p.piece * wide if p.noisy else 0, p.x)
-    buffer = aligned(4 * lanes, p.x)
+    projected = aligned(mine * p.piece * width if p.source == _FEATURES else 0, p.x)
+    noise, buffer = aligned(mine * p.piece * wide if p.noisy else 0, p.x), aligned(4 * lanes, p.x)
     a, c = aligned(rows * wide, p.x), aligned(rows * full, p.x)
-    u, z = aligned(full, p.x), aligned(wide, p.x)
-    noise[:] = 0.0
-    z[:] = -1e30  # states beyond k are never taken
-    one = aligned(lanes, p.x)
-    one[:] = 1.0
+    u, z, one = aligned(full, p.x), aligned(wide, p.x), aligned(1, p.x)
+    noise[:], z[:], one[:] = 0.0, -1e30, 1.0  # states beyond k are never taken
     if p.lstm:
         for n in range(rows):
             row = (s0 + n // mine) * p.batch + b0 + n % mine
-            _copy(c, n * full, p.first, row * full if p.first.size > full else 0, full)
+            c[n * full : (n + 1) * full] = _first(p, row)
     pieces = (p.time + p.piece - 1) // p.piece
     for number in range(pieces):
         t0 = (pieces - 1 - number if p.reverse else number) * p.piece
         steps = min(p.piece, p.time - t0)
         if p.source == _FEATURES:
-            for b in range(b0, b1):
-                valid = min(steps, p.lengths[b] - t0)
-                if valid > 0:
-                    _project(p, projected, (b - b0) * p.piece * width, t0 * p.batch + b, p.batch, valid)
+            _project_piece(p, projected, t0, steps, b0, b1)
         for s in range(s0, s1):
             if p.noisy:
                 for b in range(b0, b1):
-                    _draw(p, noise, (b - b0) * p.piece * wide, s * p.batch + b, t0, min(steps, p.lengths[b] - t0), buffer)
+                    valid, at = min(steps, p.lengths[b] - t0), (b - b0) * p.piece * wide
+                    _draw(p, noise, at, s * p.batch + b, t0, valid, buffer)
             for i in range(steps):
                 t = t0 + (steps - 1 - i if p.reverse else i)
                 for b in range(b0, b1):
-                    length = p.lengths[b]
-                    if t >= length:
+                    if t >= p.lengths[b]:
                         continue
-                    row, n = s * p.batch + b, (s - s0) * mine + b - b0
-                    opening = t == (length - 1 if p.reverse else 0)
-                    closing = t == (0 if p.reverse else length - 1)
-                    # Where the two parts of the gates come from.
-                    x = (t * p.batch + b) * p.features
-                    if p.source == _TABLE:
-                        base, at = p.table, p.index[t * p.batch + b] * width
-                    elif p.source == _FEATURES:
-                        base, at = projected, ((b - b0) * p.piece + t - t0) * width
-                    else:
-                        base, at = p.bias, 0
-                    if opening:
-                        factors, f_at, terms = one, 0, 1
-                        m, m_at, panel = p.start, (row * panels * 4 * lanes if p.start.size > panels * 4 * lanes else 0), 4 * lanes
-                    else:
-                        factors, f_at, terms = a, n * wide, k
-                        m, m_at, panel = p.recurrent, 0, k * 4 * lanes
+                    opening, closing = _ends(p, t, b)
+                    place, row, n = (b - b0) * p.piece + t - t0, s * p.batch + b, (s - s0) * mine + b - b0
+                    g = _source(p, projected, place, t, b, row, opening, a, n * wide, one)
                     if p.lstm:
-                        for v in range(panels):
-                            gi, gf, gg, go = _lstm_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
-                            old = load(c, n * full + v * lanes)
-                            if p.peephole.size > 0:
-                                gi = fma(load(p.peephole, v * lanes), old, gi)
-                                gf = fma(load(p.peephole, full + v * lanes), old, gf)
-                            new = fma(sigmoid(gf), old, sigmoid(gi) * tanh(gg))
-                            if p.peephole.size > 0:
-                                go = fma(load(p.peephole, 2 * full + v * lanes), new, go)
-                            store(c, n * full + v * lanes, new)
-                            store(u, v * lanes, sigmoid(go) * tanh(new))
+                        _lstm_step(p, g, c, n * full, u)
                         if memory.size > 0:
                             _put(memory, (t * p.rows + row) * d, c, n * full, d)
                         if closing:
                             _put(last, row * d, c, n * full, d)
                     else:
-                        for v in range(panels):
-                            gn, gr, gz, gq, h = _gru_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
-                            new = tanh(fma(sigmoid(gr), gq, gn))
-                            store(u, v * lanes, fma(sigmoid(gz), h - new, new))
+                        _gru_step(p, g, u)
                     if p.every:
                         _put(output, (t * p.rows + row) * d, u, 0, d)
                     elif p.final and closing:
                         _put(output, row * d, u, 0, d)
                     _logits(p, z, u)
-                    _transition(p, z, noise, ((b - b0) * p.piece + t - t0) * wide, a, n * wide)
+                    _transition(p, z, noise, place * wide, a, n * wide)
                     if p.hard:
                         if soft.size > 0:
                             _put(soft, (t * p.rows + row) * k, a, n * wide, k)
@@ -367,7 +430,7 @@ def _forward_rows(
                     _put(alpha, (t * p.rows + row) * k, a, n * wide, k)
 
 
-# ---------------------------------------------------------------------------------------------------------------- backward
+# ------------------------------------------------------------------------------------------------------------- backward
 
 
 class Sums(NamedTuple):
@@ -393,7 +456,7 @@ def _back_transition(p: Plan, a: Array, at: int, grad: Array, carry: Array, c_at
     inverse = 1.0 / p.temperature
     mean = zeros(a)
     for j in range(0, wide, lanes):
-        left = p.count - j
+        left = p.k - j
         value = load_some(a, at + j, left)
         delta = load_some(grad, at + j, left) + load(carry, c_at + j)
         store(out, o_at + j, delta)
@@ -401,19 +464,19 @@ def _back_transition(p: Plan, a: Array, at: int, grad: Array, carry: Array, c_at
     middle = total(mean)
     heat = zeros(a)
     for j in range(0, wide, lanes):
-        value = load_some(a, at + j, p.count - j)
+        value = load_some(a, at + j, p.k - j)
         delta = value * (load(out, o_at + j) - middle) * inverse
         store(out, o_at + j, delta)
         heat = fma(delta, where_positive(value, log(larger(value, 1e-37)), 0.0), heat)
-    return -total(heat)
+    return float(-total(heat))
 
 
 @_inline
 def _back_state(p: Plan, v: int, sums: Array, d0: Any, d1: Any, d2: Any, d3: Any) -> None:
     """Add panel v of ⟨U_j, δ of the gates⟩, lane by lane, to the sums of all states j."""
     lanes = BYTES // p.x.itemsize
-    for j in range(p.count):
-        q = (v * p.count + j) * 4 * lanes
+    for j in range(p.k):
+        q = (v * p.k + j) * 4 * lanes
         s = fma(d0, load(p.recurrent, q), load(sums, j * lanes))
         s = fma(d1, load(p.recurrent, q + lanes), s)
         s = fma(d2, load(p.recurrent, q + 2 * lanes), s)
@@ -431,25 +494,148 @@ def _back_input(p: Plan, weights: Array, out: Array, row: int, step: int, gates:
     for q in range((f + size - 1) // size):
         sums[:] = 0.0
         for v in range(panels):
-            left, right = (at + v * slots * lanes, width, 1), ((q * panels + v) * inner * size, size)
+            left, right = strides(at + v * slots * lanes, width, 1), strides((q * panels + v) * inner * size, 0, size)
             if columns == 4:
-                product4(sums, (0, size), sums, (0, size), gates, left, weights, right, inner, rows)
+                product4(sums, strides(0, size), sums, strides(0, size), gates, left, weights, right, inner, rows)
             else:
-                product1(sums, (0, size), sums, (0, size), gates, left, weights, right, inner, rows)
+                product1(sums, strides(0, size), sums, strides(0, size), gates, left, weights, right, inner, rows)
         for i in range(rows):
             for j in range(min(size, f - q * size)):
                 out[(row + i * step) * f + q * size + j] += sums[i * size + j]
 
 
 @_inline
-def _back_weights(p: Plan, v: int, out: Array, o: int, x: Array, a: tuple[int, int, int], gates: Array, g: int, depth: int, rows: int) -> None:
-    """out (rows, input slots of panel v) += Σ x δ of the gates, over ``depth`` rows."""
+def _back_weights(
+    p: Plan, v: int, out: Array, at: int, x: Array, left: tuple[int, int, int], gates: Array, gates_at: int, depth: int,
+    rows: int
+) -> None:  # fmt: skip
+    """out (rows, input slots of panel v) += Σ x δgates, over ``depth`` steps."""
     lanes, _, slots, width, _ = _sizes(p)
-    right = (g + v * slots * lanes, width)
+    right = strides(gates_at + v * slots * lanes, 0, width)
     if p.lstm:
-        product4(out, (o, 4 * lanes), out, (o, 4 * lanes), x, a, gates, right, depth, rows)
+        place = strides(at, 4 * lanes)
+        product4(out, place, out, place, x, left, gates, right, depth, np.int64(rows))
     else:
-        product3(out, (o, 3 * lanes), out, (o, 3 * lanes), x, a, gates, right, depth, rows)
+        place = strides(at, 3 * lanes)
+        product3(out, place, out, place, x, left, gates, right, depth, np.int64(rows))
+
+
+@_inline
+def _lstm_again(
+    p: Plan, g: Source, old: Array, new: Array, now: int, gates: Array, at: int, us: Array, u_at: int
+) -> None:
+    """The gates after the nonlinearity into ``gates``, tanh c into ``us``."""
+    lanes, panels, _, _, _ = _sizes(p)
+    full = panels * lanes
+    for v in range(panels):
+        i, f, n, o = _lstm_gates(p, g, v)
+        c = load_some(new, now + v * lanes, p.hidden - v * lanes)
+        if p.peephole.size > 0:
+            before = load(old, v * lanes)
+            i = fma(load(p.peephole, v * lanes), before, i)
+            f = fma(load(p.peephole, full + v * lanes), before, f)
+            o = fma(load(p.peephole, 2 * full + v * lanes), c, o)
+        q = at + v * 4 * lanes
+        store(gates, q, sigmoid(i))
+        store(gates, q + lanes, sigmoid(f))
+        store(gates, q + 2 * lanes, tanh(n))
+        store(gates, q + 3 * lanes, sigmoid(o))
+        store(us, u_at + v * lanes, tanh(c))
+
+
+@_inline
+def _gru_again(p: Plan, g: Source, gates: Array, at: int) -> None:
+    """n, r, z after the nonlinearity, the n that is reset, and h, into ``gates``."""
+    lanes, panels, _, _, _ = _sizes(p)
+    for v in range(panels):
+        n, r, z, old, h = _gru_gates(p, g, v)
+        r = sigmoid(r)
+        q = at + v * 5 * lanes
+        store(gates, q, tanh(fma(r, old, n)))
+        store(gates, q + lanes, r)
+        store(gates, q + 2 * lanes, sigmoid(z))
+        store(gates, q + 3 * lanes, old)
+        store(gates, q + 4 * lanes, h)
+
+
+@_inline
+def _lstm_back(
+    p: Plan, v: int, du: Any, old: Array, new: Array, now: int, gates: Array, at: int, us: Array, u_at: int,
+    memory: Array, m_at: int, peephole: Array, p_at: int, sums: Array
+) -> None:  # fmt: skip
+    """Panel v: δgates in the place of the gates, u in the place of tanh c, and δc of the step before."""
+    lanes, panels, _, _, _ = _sizes(p)
+    full = panels * lanes
+    q, at = v * lanes, at + v * 4 * lanes
+    i, f, n, o = load(gates, at), load(gates, at + lanes), load(gates, at + 2 * lanes), load(gates, at + 3 * lanes)
+    tanh_c, before = load(us, u_at + q), load(old, q)
+    u, new_part = o * tanh_c, i * n
+    store(us, u_at + q, u)
+    do = du * (tanh_c - u) * o
+    dc = fma(du, o - u * tanh_c, load(memory, m_at + q))
+    if p.peephole.size > 0:
+        dc = fma(do, load(p.peephole, 2 * full + q), dc)
+    di, df = dc * (new_part - new_part * i), dc * before * (f - f * f)
+    dn, dc = dc * (i - new_part * n), dc * f
+    if p.peephole.size > 0:
+        dc = fma(di, load(p.peephole, q), fma(df, load(p.peephole, full + q), dc))
+        r = p_at + q
+        store(peephole, r, fma(di, before, load(peephole, r)))
+        store(peephole, r + full, fma(df, before, load(peephole, r + full)))
+        c = load_some(new, now + q, p.hidden - q)
+        store(peephole, r + 2 * full, fma(do, c, load(peephole, r + 2 * full)))
+    store(memory, m_at + q, dc)
+    store(gates, at, di)
+    store(gates, at + lanes, df)
+    store(gates, at + 2 * lanes, dn)
+    store(gates, at + 3 * lanes, do)
+    _back_state(p, v, sums, di, df, dn, do)
+
+
+@_inline
+def _gru_back(p: Plan, v: int, du: Any, gates: Array, at: int, us: Array, u_at: int, sums: Array) -> None:
+    """Panel v: δgates in the place of the gates, and u."""
+    lanes = BYTES // p.x.itemsize
+    at += v * 5 * lanes
+    n, r, z = load(gates, at), load(gates, at + lanes), load(gates, at + 2 * lanes)
+    old, h = load(gates, at + 3 * lanes), load(gates, at + 4 * lanes)
+    store(us, u_at + v * lanes, fma(z, h - n, n))
+    dh = du * z
+    dn = (du - dh) * (1.0 - n * n)
+    dr, dz, dold = dn * old * (r - r * r), du * (h - n) * (z - z * z), dn * r
+    store(gates, at, dn)
+    store(gates, at + lanes, dr)
+    store(gates, at + 2 * lanes, dz)
+    store(gates, at + 3 * lanes, dold)
+    store(gates, at + 4 * lanes, dh)
+    _back_state(p, v, sums, dr, dz, dold, dh)
+
+
+@_inline
+def _back_products(
+    p: Plan, weights: Array, alpha: Array, out: Sums, gates: Array, logits: Array, us: Array, place: int, t0: int,
+    t1: int, b: int, row: int, part: int, one: Array
+) -> None:  # fmt: skip
+    """What a row's steps t0 … t1 add to the gradients of U, S, W, the bias and x."""
+    lanes, panels, slots, width, wide = _sizes(p)
+    k, f, full, inner = p.k, p.features, panels * lanes, (4 if p.lstm else 3) * lanes
+    shift, at = (0 if p.lstm else lanes), place * width
+    # α of the step before makes a step's gates, so the step that is read first has none.
+    low, high = (t0, min(t1, p.lengths[b] - 1)) if p.reverse else (max(t0, 1), t1)
+    before = ((low + 1 if p.reverse else low - 1) * p.rows + row) * k
+    for v in range(panels):
+        to, left = strides((part * panels + v) * k * 4 * lanes, 4 * lanes), strides(before, 1, p.rows * k)
+        right = strides(at + (low - t0) * width + v * slots * lanes + shift, 0, width)
+        product4(out.recurrent, to, out.recurrent, to, alpha, left, gates, right, high - low, k)
+        to, left = strides(part * k * full + v * lanes, full), strides(place * wide, 1, wide)
+        right = strides(place * full + v * lanes, 0, full)
+        product1(out.states, to, out.states, to, logits, left, us, right, t1 - t0, k)
+        if p.source != _TABLE:
+            panel, left = (part * panels + v) * inner, strides((t0 * p.batch + b) * f, 1, p.batch * f)
+            _back_weights(p, v, out.input, panel * f, p.x, left, gates, at, t1 - t0, f)
+            _back_weights(p, v, out.bias, panel, one, strides(0), gates, at, t1 - t0, 1)
+    if p.source != _TABLE and out.x.size > 0:
+        _back_input(p, weights, out.x, t0 * p.batch + b, p.batch, gates, at, t1 - t0)
 
 
 @_kernel
@@ -459,166 +645,74 @@ def _backward_rows(
 ) -> None:  # fmt: skip
     """Carry gradients of sequences b0 … b1 back through the steps span0 … span1."""
     lanes, panels, slots, width, wide = _sizes(p)
-    d, k, full, f = p.hidden, p.count, panels * lanes, p.features
-    mine, shift, inner = b1 - b0, (0 if p.lstm else lanes), (4 if p.lstm else 3) * lanes
+    d, k, full, mine, samples = p.hidden, p.k, panels * lanes, b1 - b0, p.rows // p.batch
+    shift = 0 if p.lstm else lanes
     projected = aligned(mine * p.piece * width if p.source == _FEATURES else 0, p.x)
-    samples = p.rows // p.batch
-    delta = projected if samples == 1 else aligned(mine * p.piece * width, p.x)
-    if p.source != _FEATURES:
-        delta = aligned(mine * p.piece * width, p.x)
+    # A gate's gradient takes the place of its projected input, unless further samples need that again.
+    gates = projected if samples == 1 and projected.size > 0 else aligned(mine * p.piece * width, p.x)
     logits, us = aligned(mine * p.piece * wide, p.x), aligned(mine * p.piece * full, p.x)
-    sums, one = aligned(k * lanes, p.x), aligned(lanes, p.x)
-    one[:] = 1.0
+    sums, old, one = aligned(k * lanes, p.x), aligned(full, p.x), aligned(1, p.x)
+    old[:], one[:] = 0.0, 1.0
     pieces = (span1 - span0 + p.piece - 1) // p.piece
     for number in range(pieces):
         t0 = span0 + (number if p.reverse else pieces - 1 - number) * p.piece
         steps = min(p.piece, span1 - t0)
         if p.source == _FEATURES:
-            for b in range(b0, b1):
-                valid = min(steps, p.lengths[b] - t0)
-                if valid > 0:
-                    _project(p, projected, (b - b0) * p.piece * width, t0 * p.batch + b, p.batch, valid)
+            _project_piece(p, projected, t0, steps, b0, b1)
         for s in range(samples):
             for i in range(steps):
                 t = t0 + (i if p.reverse else steps - 1 - i)
                 for b in range(b0, b1):
-                    length = p.lengths[b]
-                    if t >= length:
+                    if t >= p.lengths[b]:
                         continue
-                    row = s * p.batch + b
-                    before = t + 1 if p.reverse else t - 1
-                    opening = t == (length - 1 if p.reverse else 0)
-                    here = (b - b0) * p.piece + t - t0
-                    x = (t * p.batch + b) * f
-                    if p.source == _TABLE:
-                        base, at = p.table, p.index[t * p.batch + b] * width
-                    elif p.source == _FEATURES:
-                        base, at = projected, here * width
-                    else:
-                        base, at = p.bias, 0
-                    if opening:
-                        factors, f_at, terms = one, 0, 1
-                        m, m_at, panel = p.start, (row * panels * 4 * lanes if p.start.size > panels * 4 * lanes else 0), 4 * lanes
-                    else:
-                        factors, f_at, terms = alpha, (before * p.rows + row) * k, k
-                        m, m_at, panel = p.recurrent, 0, k * 4 * lanes
+                    opening, closing = _ends(p, t, b)
+                    place, row, now = (b - b0) * p.piece + t - t0, s * p.batch + b, t * p.rows + s * p.batch + b
+                    before = now + (p.rows if p.reverse else -p.rows)
+                    at, u_at = place * width, place * full
+                    g = _source(p, projected, place, t, b, row, opening, alpha, before * k, one)
                     # The gates again. They do not wait for δα, so a loop of their own keeps the processor busy.
                     if p.lstm:
-                        for v in range(panels):
-                            gi, gf, gg, go = _lstm_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
-                            new = load_some(memory, (t * p.rows + row) * d + v * lanes, d - v * lanes)
-                            if p.peephole.size > 0:
-                                if opening:
-                                    old = load(p.first, (row * full if p.first.size > full else 0) + v * lanes)
-                                else:
-                                    old = load_some(memory, (before * p.rows + row) * d + v * lanes, d - v * lanes)
-                                gi = fma(load(p.peephole, v * lanes), old, gi)
-                                gf = fma(load(p.peephole, full + v * lanes), old, gf)
-                                go = fma(load(p.peephole, 2 * full + v * lanes), new, go)
-                            g = here * width + v * slots * lanes
-                            store(delta, g, sigmoid(gi))
-                            store(delta, g + lanes, sigmoid(gf))
-                            store(delta, g + 2 * lanes, tanh(gg))
-                            store(delta, g + 3 * lanes, sigmoid(go))
-                            store(us, here * full + v * lanes, tanh(new))
+                        if opening:
+                            old[:] = _first(p, row)
+                        else:
+                            _get(old, memory, before * d, d)
+                        _lstm_again(p, g, old, memory, now * d, gates, at, us, u_at)
                     else:
-                        for v in range(panels):
-                            gn, gr, gz, gq, h = _gru_gates(p, v, base, at, x, factors, f_at, m, m_at + v * panel, terms)
-                            gr = sigmoid(gr)
-                            g = here * width + v * slots * lanes
-                            store(delta, g, tanh(fma(gr, gq, gn)))
-                            store(delta, g + lanes, gr)
-                            store(delta, g + 2 * lanes, sigmoid(gz))
-                            store(delta, g + 3 * lanes, gq)
-                            store(delta, g + 4 * lanes, h)
-                    soft_at = (t * p.rows + row) * k
-                    out.temperature[part] += _back_transition(p, soft, soft_at, grad_alpha, out.carry, row * wide, logits, here * wide)
-                    g_at = (t * p.rows + row) * d if p.every else row * d
-                    reads = p.every or (p.final and t == (0 if p.reverse else length - 1))
+                        _gru_again(p, g, gates, at)
+                    out.temperature[part] += _back_transition(
+                        p, soft, now * k, grad_alpha, out.carry, row * wide, logits, place * wide
+                    )
+                    reads, g_at = p.every or (p.final and closing), (now if p.every else row) * d
                     sums[:] = 0.0
                     for v in range(panels):
-                        left = d - v * lanes
-                        du = load_some(grad_output, g_at + v * lanes, left) if reads else zeros(one)
+                        du = load_some(grad_output, g_at + v * lanes, d - v * lanes) if reads else zeros(one)
                         for j in range(k):
-                            du = fma(spread_at(logits, here * wide + j), load(p.states, (v * k + j) * lanes), du)
-                        g = here * width + v * slots * lanes
+                            du = fma(spread_at(logits, place * wide + j), load(p.states, (v * k + j) * lanes), du)
                         if p.lstm:
-                            gi, gf, gg, go = load(delta, g), load(delta, g + lanes), load(delta, g + 2 * lanes), load(delta, g + 3 * lanes)
-                            tc = load(us, here * full + v * lanes)
-                            if opening:
-                                old = load(p.first, (row * full if p.first.size > full else 0) + v * lanes)
-                            else:
-                                old = load_some(memory, (before * p.rows + row) * d + v * lanes, left)
-                            u = go * tc
-                            store(us, here * full + v * lanes, u)
-                            do = du * (tc - u) * go
-                            dc = fma(du, go - u * tc, load(out.memory, row * full + v * lanes))
-                            if p.peephole.size > 0:
-                                dc = fma(do, load(p.peephole, 2 * full + v * lanes), dc)
-                            ig = gi * gg
-                            di, df = dc * (ig - ig * gi), dc * old * (gf - gf * gf)
-                            dg, dc = dc * (gi - ig * gg), dc * gf
-                            if p.peephole.size > 0:
-                                new = load_some(memory, (t * p.rows + row) * d + v * lanes, left)
-                                dc = fma(di, load(p.peephole, v * lanes), dc)
-                                dc = fma(df, load(p.peephole, full + v * lanes), dc)
-                                q = part * 3 * full + v * lanes
-                                store(out.peephole, q, fma(di, old, load(out.peephole, q)))
-                                store(out.peephole, q + full, fma(df, old, load(out.peephole, q + full)))
-                                store(out.peephole, q + 2 * full, fma(do, new, load(out.peephole, q + 2 * full)))
-                            store(out.memory, row * full + v * lanes, dc)
-                            store(delta, g, di)
-                            store(delta, g + lanes, df)
-                            store(delta, g + 2 * lanes, dg)
-                            store(delta, g + 3 * lanes, do)
-                            _back_state(p, v, sums, di, df, dg, do)
+                            _lstm_back(
+                                p, v, du, old, memory, now * d, gates, at, us, u_at, out.memory, row * full,
+                                out.peephole, part * 3 * full, sums
+                            )  # fmt: skip
                         else:
-                            gn, gr, gz = load(delta, g), load(delta, g + lanes), load(delta, g + 2 * lanes)
-                            gq, h = load(delta, g + 3 * lanes), load(delta, g + 4 * lanes)
-                            store(us, here * full + v * lanes, fma(gz, h - gn, gn))
-                            dn = (du - du * gz) * (1.0 - gn * gn)
-                            dr, dz = dn * gq * (gr - gr * gr), du * (h - gn) * (gz - gz * gz)
-                            dq, dh = dn * gr, du * gz
-                            store(delta, g, dn)
-                            store(delta, g + lanes, dr)
-                            store(delta, g + 2 * lanes, dz)
-                            store(delta, g + 3 * lanes, dq)
-                            store(delta, g + 4 * lanes, dh)
-                            _back_state(p, v, sums, dr, dz, dq, dh)
+                            _gru_back(p, v, du, gates, at, us, u_at, sums)
                     if opening:
                         for v in range(panels):
                             for j in range(4 * lanes):
-                                out.start[(row * panels + v) * 4 * lanes + j] = delta[here * width + v * slots * lanes + shift + j]
+                                value = gates[at + v * slots * lanes + shift + j]
+                                out.start[(row * panels + v) * 4 * lanes + j] = value
                     else:
                         for j in range(k):
                             out.carry[row * wide + j] = total(load(sums, j * lanes))
             for b in range(b0, b1):
-                low, high = t0, min(t0 + steps, p.lengths[b])
-                if low >= high:
-                    continue
-                row, here = s * p.batch + b, (b - b0) * p.piece
-                # α of the step before makes a step's gates, so the first step has none.
-                early = max(low, 1) if not p.reverse else low
-                late = high if not p.reverse else min(high, p.lengths[b] - 1)
-                a_at = ((early + 1 if p.reverse else early - 1) * p.rows + row) * k
-                for v in range(panels):
-                    o = (part * panels + v) * k * 4 * lanes
-                    product4(out.recurrent, (o, 4 * lanes), out.recurrent, (o, 4 * lanes), alpha, (a_at, 1, p.rows * k), delta,
-                             ((here + early - t0) * width + v * slots * lanes + shift, width), late - early, k)  # fmt: skip
-                    o = part * k * full + v * lanes
-                    product1(out.states, (o, full), out.states, (o, full), logits, (here * wide, 1, wide), us,
-                             (here * full + v * lanes, full), high - low, k)  # fmt: skip
-                    if p.source != _TABLE:
-                        _back_weights(p, v, out.input, (part * panels + v) * f * inner, p.x, ((low * p.batch + b) * f, 1, p.batch * f), delta, here * width, high - low, f)
-                        _back_weights(p, v, out.bias, (part * panels + v) * inner, one, (0, 0, 0), delta, here * width, high - low, 1)
-                if p.source == _TABLE:
-                    span = span1 - span0
-                    _copy(out.gates, (row * span + low - span0) * width, delta, here * width, (high - low) * width)
-                elif out.x.size > 0:
-                    _back_input(p, weights, out.x, low * p.batch + b, p.batch, delta, here * width, high - low)
+                t1, row, place = min(t0 + steps, p.lengths[b]), s * p.batch + b, (b - b0) * p.piece
+                if t0 < t1:
+                    _back_products(p, weights, alpha, out, gates, logits, us, place, t0, t1, b, row, part, one)
+                    if p.source == _TABLE:
+                        to, size = (row * (span1 - span0) + t0 - span0) * width, (t1 - t0) * width
+                        out.gates[to : to + size] = gates[place * width : place * width + size]
 
 
-# ------------------------------------------------------------------------------------------------------------------ tokens
+# --------------------------------------------------------------------------------------------------------------- tokens
 
 
 @_kernel
@@ -629,14 +723,16 @@ def _project_tokens(p: Plan, low: int, high: int) -> None:
 
 
 @_kernel
-def _gather_tokens(p: Plan, table: Array, gates: Array, order: Array, span0: int, span: int, low: int, high: int) -> None:
+def _gather_tokens(
+    p: Plan, table: Array, gates: Array, order: Array, span0: int, span: int, low: int, high: int
+) -> None:
     """Add the gates' gradients of the steps order[low … high] to their tokens' rows."""
     width = _sizes(p)[3]
     for place in order[low:high]:
         t, row = place // p.rows, place % p.rows
         b = row % p.batch
         if span0 + t < p.lengths[b]:
-            accumulate(table, p.index[(span0 + t) * p.batch + b] * width, gates, (row * span + t) * width, width)
+            accumulate(table, p.tokens[(span0 + t) * p.batch + b] * width, gates, (row * span + t) * width, width)
 
 
 @_kernel
@@ -653,8 +749,8 @@ def _back_table(p: Plan, table: Array, input_: Array, bias: Array, tokens: int, 
     inner = (4 if p.lstm else 3) * lanes
     one = aligned(lanes, p.x)
     one[:] = 1.0
-    _back_weights(p, v, input_, v * p.features * inner, p.x, (0, 1, p.features), table, 0, tokens, p.features)
-    _back_weights(p, v, bias, v * inner, one, (0, 0, 0), table, 0, tokens, 1)
+    _back_weights(p, v, input_, v * p.features * inner, p.x, strides(0, 1, p.features), table, 0, tokens, p.features)
+    _back_weights(p, v, bias, v * inner, one, strides(0), table, 0, tokens, 1)
 
 
 @_kernel
@@ -664,13 +760,13 @@ def _add_parts(parts: Array, size: int) -> None:
         accumulate(parts, 0, parts, number * size, size)
 
 
-# -------------------------------------------------------------------------------------------------------------- the engine
+# ----------------------------------------------------------------------------------------------------------- the engine
 
 
 def forward(problem: Problem, keep: bool) -> Results:
     """Run the recurrence; ``keep`` what backward will need."""
     plan, tasks = _plan(problem)
-    T, rows, k, d = plan.time, plan.rows, plan.count, plan.hidden
+    T, rows, k, d = plan.time, plan.rows, plan.k, plan.hidden
     new = problem.x.new_empty if problem.lengths is None else problem.x.new_zeros
     results = Results(
         alpha=new((T, rows, k)),
@@ -693,7 +789,7 @@ def backward(
 ) -> Gradients:
     """Gradients of everything the recurrence was computed from."""
     plan, tasks = _plan(problem)
-    T, rows, F, k, d = plan.time, plan.rows, plan.features, plan.count, plan.hidden
+    T, rows, F, k, d = plan.time, plan.rows, plan.features, plan.k, plan.hidden
     new, lanes, gates = problem.x.new_zeros, lanes_of(problem.x.itemsize), 4 if plan.lstm else 3
     panels, parts = -(-d // lanes), len(tasks)
     tokens = len(problem.x) if problem.index is not None else 0
@@ -743,11 +839,13 @@ def backward(
     of_start, of_first = (of_start, memory[:, :d]) if plan.lstm else (of_start[:, :3], of_start[:, 3])
     of_recurrent = _from_panels(recurrent[0], d)
     of_states = states[0, :, :d] if plan.lstm else states[0, :, :d] + of_recurrent[:, 3]
-    in_order = (lambda t: t) if plan.lstm else (lambda t: t.roll(-1, dims=1))  # n, r, z back to r, z, n
+    roll = 0 if plan.lstm else -1  # n, r, z back to r, z, n
     return Gradients(
         x=x if needs_x else None,
-        input=in_order(_from_panels(input_[0], d)).permute(1, 2, 0).reshape(gates * d, F),
-        input_bias=None if problem.input_bias is None else in_order(_from_panels(bias[0], d)).reshape(gates * d),
+        input=_from_panels(input_[0], d).roll(roll, dims=1).permute(1, 2, 0).reshape(gates * d, F),
+        input_bias=None
+        if problem.input_bias is None
+        else _from_panels(bias[0], d).roll(roll, dims=1).reshape(gates * d),
         recurrent=of_recurrent[:, :gates].reshape(k, gates * d),
         states=of_states.contiguous(),
         temperature=temperature.sum().to(problem.x.dtype),
@@ -783,7 +881,7 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
     noisy, none = problem.mode != "deterministic", torch.zeros(0, dtype=torch.int64)
     plan = Plan(
         x=_flat(x),
-        index=_flat(none if problem.index is None else problem.index),
+        tokens=_flat(none if problem.index is None else problem.index),
         table=_flat(x.new_empty(len(x) * width if source == _TABLE else 0)),
         input=_flat(_panels(_input_slots(problem).permute(2, 0, 1), lanes)),
         bias=_flat(_panels(pad(_slots(bias.reshape(1, gates, d), lstm), (0, 0, 0, 0 if lstm else 2)), lanes)),
@@ -800,7 +898,7 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
         rows=problem.rows,
         features=F,
         hidden=d,
-        count=k,
+        k=k,
         seed=0 if problem.seed is None else int(problem.seed),
         first_step=problem.first_step,
         layer=problem.layer,
@@ -844,7 +942,7 @@ def _transposed(problem: Problem, lanes: int) -> Tensor:
     """W_x for the gradient of x: (panels of features, panels, input slots · lanes, features of a panel)."""
     slots = _input_slots(problem)
     gates, d, F = slots.shape
-    size = (4 if F > 3 * lanes else 1) * lanes
+    size = (4 if 3 * lanes < F else 1) * lanes
     padded = pad(slots, (0, -F % size, 0, -d % lanes)).reshape(gates, -1, lanes, -(-F // size), size)
     return padded.permute(3, 1, 0, 2, 4).contiguous()
 
@@ -861,7 +959,7 @@ def _by_token(token: Tensor, tokens: int) -> tuple[Array, list[tuple[int, int]]]
     ends = token.bincount(minlength=tokens).cumsum(0)
     near = torch.arange(1, 17) * len(token) // 16
     cuts = [0, *ends[torch.searchsorted(ends, near)].unique().tolist()]
-    return _flat(token.argsort(stable=True)), list(zip(cuts, cuts[1:], strict=False))
+    return _flat(token.argsort(stable=True)), list(pairwise(cuts))
 
 
 def _flat(tensor: Tensor) -> Array:

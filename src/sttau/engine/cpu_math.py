@@ -44,7 +44,7 @@ def lanes_of(itemsize: int) -> int:
     return BYTES // itemsize
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """Numba's type of a register of numbers."""
 
     def __init__(self, element: Any, lanes: int) -> None:
@@ -53,7 +53,7 @@ class Vector(types.Type):  # type: ignore[misc]
 
 
 @register_model(Vector)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Vector) -> None:
         super().__init__(manager, kind, ir.VectorType(manager.lookup(kind.element).get_value_type(), kind.lanes))
 
@@ -94,7 +94,7 @@ def _suffix(vector: Vector) -> str:
     return f"v{vector.lanes}f{vector.element.bitwidth}"
 
 
-# ---------------------------------------------------------------------------------------------- elementwise operations
+# ----------------------------------------------------------------------------------------------- elementwise operations
 
 Build = Callable[[Any, Vector, list[Any]], Any]
 
@@ -120,7 +120,7 @@ def _operator(function: Any, floating: str, integer: str) -> None:
     """Teach Numba an operator on Vectors; one of its operands may be a number."""
 
     @infer_global(function)
-    class _Rule(AbstractTemplate):  # type: ignore[misc]
+    class _Rule(AbstractTemplate):
         def generic(self, operands: tuple[Any, ...], _: Any) -> Any:
             vector = next((kind for kind in operands if isinstance(kind, Vector)), None)
             return vector(*operands) if vector is not None else None
@@ -206,7 +206,7 @@ def high_product(_: Any, a: Any, b: Any) -> Any:
     return _elementwise((a, b), build)
 
 
-# ------------------------------------------------------------------------------------------------------ from and to memory
+# --------------------------------------------------------------------------------------------------- from and to memory
 
 
 @intrinsic
@@ -216,7 +216,7 @@ def spread_at(_: Any, array: Any, i: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = context.get_value_type(vector)
-        number = builder.load(_pointer(context, builder, array, *values, kind.element))
+        number = builder.load(_pointer(context, builder, array, values[0], values[1], kind.element))
         return _in_every_lane(context, builder, number, array.dtype, vector)
 
     return vector(array, types.int64), code
@@ -236,7 +236,9 @@ def load(_: Any, array: Any, i: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         whole = context.get_value_type(vector)
-        return builder.load(_pointer(context, builder, array, *values, whole), align=array.dtype.bitwidth // 8)
+        return builder.load(
+            _pointer(context, builder, array, values[0], values[1], whole), align=array.dtype.bitwidth // 8
+        )
 
     return vector(array, types.int64), code
 
@@ -324,7 +326,7 @@ def aligned(size: int, like: Array) -> Array:
     return store[skip : skip + size]
 
 
-# ---------------------------------------------------------------------------------------------------- elementary functions
+# ------------------------------------------------------------------------------------------------- elementary functions
 
 # Minimax polynomials: (2ʳ - 1)/r for |r| ≤ ½, the same of one degree more, and (log(1 + f) - f + f²/2)/f³ for
 # √½ - 1 ≤ f ≤ √2 - 1.
@@ -458,14 +460,17 @@ def log(_: Any, x: Any) -> Any:
     return _elementwise((x,), build)
 
 
-# -------------------------------------------------------------------------------------------------------- matrix products
+# ------------------------------------------------------------------------------------------------------ matrix products
 
 
 @intrinsic(prefer_literal=True)
-def _tile(_: Any, out: Any, place: Any, init: Any, begin: Any, left: Any, a: Any, right: Any, b: Any, depth: Any, rows: Any, columns: Any) -> Any:  # fmt: skip  # noqa: E501
+def _tile(
+    _: Any, out: Any, place: Any, init: Any, begin: Any, left: Any, a: Any, right: Any, b: Any, depth: Any,
+    rows: Any, columns: Any
+) -> Any:  # fmt: skip
     """out = init + left · right for a few rows and Vectors of columns, with all sums in registers.
 
-    ``place``, ``begin`` and ``a`` are (offset, step of a row[, step of the depth]); ``b`` is (offset, step of the depth).
+    ``place``, ``begin``, ``a`` and ``b`` are the ``strides`` of the four arrays.
     """
     vector, size = _floats(out.dtype), out.dtype.bitwidth // 8
     count, width = rows.literal_value, columns.literal_value
@@ -477,11 +482,10 @@ def _tile(_: Any, out: Any, place: Any, init: Any, begin: Any, left: Any, a: Any
         steps = {name: cgutils.unpack_tuple(builder, values[i]) for name, i in zip(kinds, (1, 3, 5, 7), strict=True)}
 
         def at(name: str, pointee: Any, row: int, column: int, step: Any = None) -> Any:
-            offset, *strides = steps[name]
-            if name != "right":
-                offset = builder.add(offset, builder.mul(strides[0], ir.Constant(_INT, row)))
+            offset, row_step, depth_step = steps[name]
+            offset = builder.add(offset, builder.mul(row_step, ir.Constant(_INT, row)))
             if step is not None:
-                offset = builder.add(offset, builder.mul(strides[-1], step))
+                offset = builder.add(offset, builder.mul(depth_step, step))
             offset = builder.add(offset, ir.Constant(_INT, column * vector.lanes))
             return _pointer(context, builder, kinds[name], arrays[name], offset, pointee)
 
@@ -510,42 +514,55 @@ def _tile(_: Any, out: Any, place: Any, init: Any, begin: Any, left: Any, a: Any
         builder.cbranch(builder.icmp_signed("<", following, values[8]), loop, after)
 
         builder.position_at_end(after)
-        for place, first, new in zip(places, sums, news, strict=True):
-            final = builder.phi(whole)
+        finals = [builder.phi(whole) for _ in places]
+        for final, first, new in zip(finals, sums, news, strict=True):
             final.add_incoming(first, before)
             final.add_incoming(new, loop)
-            sums[places.index(place)] = final
-        for place, final in zip(places, sums, strict=True):
+        for place, final in zip(places, finals, strict=True):
             builder.store(final, at("out", whole, *place), align=size)
         return context.get_dummy_value()
 
     return types.void(out, place, init, begin, left, a, right, b, types.int64, rows, columns), code
 
 
+@njit(nogil=True, forceinline=True)
+def strides(offset: int, row: int = 0, depth: int = 0) -> Any:
+    """Where a matrix begins in its array, and from one row, and one step of the sum, to the next.
+
+    All of one type, constants too: Numba compiles a function anew for every constant in a tuple.
+    """
+    return np.int64(offset), np.int64(row), np.int64(depth)
+
+
+@njit(nogil=True, forceinline=True)
+def _row(of: tuple[int, int, int], row: int) -> tuple[int, int, int]:
+    return of[0] + row * of[1], of[1], of[2]
+
+
 def _product(columns: int) -> Any:
-    """Make the matrix product for so many Vectors of columns."""
+    """Make ``product(out, place, init, begin, left, a, right, b, depth, rows)`` for so many Vectors of columns.
+
+    It computes out = init + left · right for any number of rows; for the other arguments see ``_tile``.
+    """
     most = min(8, SUMS // columns)
 
     @njit(nogil=True)
     def product(
-        out: Array, place: tuple[int, int], init: Array, begin: tuple[int, int], left: Array, a: tuple[int, int, int],
-        right: Array, b: tuple[int, int], depth: int, rows: int
+        out: Array, place: tuple[int, int, int], init: Array, begin: tuple[int, int, int], left: Array,
+        a: tuple[int, int, int], right: Array, b: tuple[int, int, int], depth: int, rows: int
     ) -> None:  # fmt: skip
-        o, o_row = place
-        i, i_row = begin
-        l, l_row, l_step = a  # noqa: E741
         row = 0
         while rows - row >= most:
-            _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, most, columns)  # fmt: skip  # noqa: E501
+            _tile(out, _row(place, row), init, _row(begin, row), left, _row(a, row), right, b, depth, most, columns)
             row += most
         if rows - row >= 4:
-            _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, 4, columns)  # fmt: skip  # noqa: E501
+            _tile(out, _row(place, row), init, _row(begin, row), left, _row(a, row), right, b, depth, 4, columns)
             row += 4
         if rows - row >= 2:
-            _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, 2, columns)  # fmt: skip  # noqa: E501
+            _tile(out, _row(place, row), init, _row(begin, row), left, _row(a, row), right, b, depth, 2, columns)
             row += 2
         if row < rows:
-            _tile(out, (o + row * o_row, o_row), init, (i + row * i_row, i_row), left, (l + row * l_row, l_row, l_step), right, b, depth, 1, columns)  # fmt: skip  # noqa: E501
+            _tile(out, _row(place, row), init, _row(begin, row), left, _row(a, row), right, b, depth, 1, columns)
 
     return product
 

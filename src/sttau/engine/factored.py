@@ -11,7 +11,7 @@ class Problem(NamedTuple):
     """One layer in one direction, time first; everything is contiguous and on one device."""
 
     x: Tensor
-    index: Tensor | None
+    index: Tensor | None  # type: ignore[assignment]
     input: Tensor
     input_bias: Tensor | None
     recurrent: Tensor
