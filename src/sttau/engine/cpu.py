@@ -39,9 +39,11 @@ from sttau.engine.cpu_math import (
     BYTES,
     Array,
     accumulate,
-    aligned,
+    copy,
     exp,
+    fill,
     fma,
+    get,
     high_product,
     lanes_of,
     larger,
@@ -50,9 +52,11 @@ from sttau.engine.cpu_math import (
     load_some,
     log,
     numbers,
+    pointer,
     product1,
     product3,
     product4,
+    put,
     sigmoid,
     spread_at,
     store,
@@ -74,8 +78,10 @@ _SMALL = 1 << 16  # numbers of u below which threads cost more than they save
 
 _TABLE, _FEATURES, _DIRECT = 0, 1, 2  # where the input's part of the gates comes from
 
-_kernel = njit(nogil=True, cache=True, error_model="numpy")
-_inline = njit(nogil=True, forceinline=True, error_model="numpy")
+# Without _nrt Numba counts references to arrays, with an atomic operation wherever one is named: twice as slow. So the
+# kernels make no arrays; what they work in is given to them.
+_kernel = njit(nogil=True, cache=True, error_model="numpy", _nrt=False)
+_inline = njit(nogil=True, inline="always", error_model="numpy", _nrt=False)
 
 
 class Plan(NamedTuple):
@@ -130,14 +136,14 @@ def _sizes(p: Plan) -> tuple[int, int, int, int, int]:
 def _project(p: Plan, out: Array, at: int, row: int, step: int, rows: int) -> None:
     """The input's part of the gates for ``rows`` rows of x, ``step`` apart, from row ``row``."""
     lanes, panels, slots, width, _ = _sizes(p)
-    f = p.features
+    f, x, weights, bias = p.features, pointer(p.x, 0), pointer(p.input, 0), pointer(p.bias, 0)
     for v in range(panels):
         panel = v * slots * lanes
         place, begin, left = strides(at + panel, width), strides(panel), strides(row * f, step * f, 1)
         if p.lstm:
-            product4(out, place, p.bias, begin, p.x, left, p.input, strides(v * f * 4 * lanes, 0, 4 * lanes), f, rows)
+            product4(out, place, bias, begin, x, left, weights, strides(v * f * 4 * lanes, 0, 4 * lanes), f, rows)
         else:
-            product3(out, place, p.bias, begin, p.x, left, p.input, strides(v * f * 3 * lanes, 0, 3 * lanes), f, rows)
+            product3(out, place, bias, begin, x, left, weights, strides(v * f * 3 * lanes, 0, 3 * lanes), f, rows)
 
 
 @_inline
@@ -157,11 +163,10 @@ def _ends(p: Plan, t: int, b: int) -> tuple[bool, bool]:
 
 
 @_inline
-def _first(p: Plan, row: int) -> Array:
-    """c_0 of a row."""
+def _first(p: Plan, row: int) -> int:
+    """Where c_0 of a row begins."""
     lanes, panels, _, _, _ = _sizes(p)
-    at = row * panels * lanes if p.first.size > panels * lanes else 0
-    return p.first[at : at + panels * lanes]
+    return row * panels * lanes if p.first.size > panels * lanes else 0
 
 
 class Source(NamedTuple):
@@ -195,15 +200,15 @@ def _source(
     lanes, panels, _, width, _ = _sizes(p)
     size, x_at = 4 * lanes, (t * p.batch + b) * p.features
     if p.source == _TABLE:
-        base, base_at = p.table, p.tokens[t * p.batch + b] * width
+        base, base_at = pointer(p.table, 0), p.tokens[t * p.batch + b] * width
     elif p.source == _FEATURES:
         base, base_at = projected, place * width
     else:
-        base, base_at = p.bias, 0
+        base, base_at = pointer(p.bias, 0), 0
     if first:
         at = row * panels * size if p.start.size > panels * size else 0
-        return Source(base, base_at, x_at, one, 0, p.start, at, size, 1)
-    return Source(base, base_at, x_at, alpha, before, p.recurrent, 0, p.k * size, p.k)
+        return Source(base, base_at, x_at, one, 0, pointer(p.start, at), 0, size, 1)
+    return Source(base, base_at, x_at, alpha, before, pointer(p.recurrent, 0), 0, p.k * size, p.k)
 
 
 @_inline
@@ -255,13 +260,16 @@ def _logits(p: Plan, z: Array, u: Array) -> None:
             value, q = load(u, v * lanes), (v * p.k + j) * lanes
             s0, s1 = fma(value, load(p.states, q), s0), fma(value, load(p.states, q + lanes), s1)
             s2, s3 = fma(value, load(p.states, q + 2 * lanes), s2), fma(value, load(p.states, q + 3 * lanes), s3)
-        z[j], z[j + 1], z[j + 2], z[j + 3] = total(s0), total(s1), total(s2), total(s3)
+        put(z, j, total(s0))
+        put(z, j + 1, total(s1))
+        put(z, j + 2, total(s2))
+        put(z, j + 3, total(s3))
         j += 4
     while j < p.k:
         s0 = zeros(u)
         for v in range(panels):
             s0 = fma(load(u, v * lanes), load(p.states, (v * p.k + j) * lanes), s0)
-        z[j] = total(s0)
+        put(z, j, total(s0))
         j += 1
 
 
@@ -288,7 +296,7 @@ def _draw(p: Plan, out: Array, at: int, row: int, t: int, steps: int, buffer: Ar
             store(buffer, 3 * lanes, _gumbel(out, c3))
             for state in range(4 * block, min(4 * block + 4, p.k)):
                 for step in range(i, min(i + lanes, steps)):
-                    out[at + step * wide + state] = buffer[(state & 3) * lanes + step - i]
+                    put(out, at + step * wide + state, get(buffer, (state & 3) * lanes + step - i))
 
 
 @_inline
@@ -325,22 +333,22 @@ def _harden(p: Plan, z: Array, alpha: Array, at: int) -> None:
     """One-hot at the largest z."""
     best = 0
     for j in range(1, p.k):
-        if z[j] > z[best]:
+        if get(z, j) > get(z, best):
             best = j
     for j in range(p.k):
-        alpha[at + j] = 0.0
-    alpha[at + best] = 1.0
+        put(alpha, at + j, 0.0)
+    put(alpha, at + best, 1.0)
 
 
 @_inline
-def _get(out: Array, values: Array, start: int, size: int) -> None:
+def _fetch(out: Array, values: Array, start: int, size: int) -> None:
     """Copy ``size`` numbers to where there is room for whole Vectors."""
-    for i in range(0, size, BYTES // out.itemsize):
+    for i in range(0, size, BYTES // values.itemsize):
         store(out, i, load_some(values, start + i, size - i))
 
 
 @_inline
-def _put(out: Array, to: int, values: Array, start: int, size: int) -> None:
+def _deliver(out: Array, to: int, values: Array, start: int, size: int) -> None:
     """Copy ``size`` numbers from where there is room for whole Vectors."""
     for i in range(0, size, BYTES // out.itemsize):
         store_some(out, to + i, load(values, start + i), size - i)
@@ -375,21 +383,25 @@ def _gru_step(p: Plan, g: Source, u: Array) -> None:
 
 @_kernel
 def _forward_rows(
-    p: Plan, alpha: Array, output: Array, last: Array, soft: Array, memory: Array, b0: int, b1: int, s0: int, s1: int
-) -> None:
+    p: Plan, alpha: Array, output: Array, last: Array, soft: Array, memory: Array, work: Array, b0: int, b1: int,
+    s0: int, s1: int
+) -> None:  # fmt: skip
     """Run samples s0 … s1 of sequences b0 … b1 from their first step to their last."""
     lanes, panels, _, width, wide = _sizes(p)
     d, k, full, mine = p.hidden, p.k, panels * lanes, b1 - b0
     rows = mine * (s1 - s0)
-    projected = aligned(mine * p.piece * width if p.source == _FEATURES else 0, p.x)
-    noise, buffer = aligned(mine * p.piece * wide if p.noisy else 0, p.x), aligned(4 * lanes, p.x)
-    a, c = aligned(rows * wide, p.x), aligned(rows * full, p.x)
-    u, z, one = aligned(full, p.x), aligned(wide, p.x), aligned(1, p.x)
-    noise[:], z[:], one[:] = 0.0, -1e30, 1.0  # states beyond k are never taken
+    gates, draws = (mine * p.piece * width if p.source == _FEATURES else 0), mine * p.piece * wide
+    projected, noise, buffer = pointer(work, 0), pointer(work, gates), pointer(work, gates + draws)
+    one = pointer(buffer, 4 * lanes)
+    z, u = pointer(one, lanes), pointer(one, lanes + wide)
+    a, c = pointer(u, full), pointer(u, full + rows * wide)
+    fill(noise, draws, 0.0)
+    fill(z, wide, -1e30)  # states beyond k are never taken
+    fill(one, 1, 1.0)
     if p.lstm:
         for n in range(rows):
             row = (s0 + n // mine) * p.batch + b0 + n % mine
-            c[n * full : (n + 1) * full] = _first(p, row)
+            copy(c, n * full, p.first, _first(p, row), full)
     pieces = (p.time + p.piece - 1) // p.piece
     for number in range(pieces):
         t0 = (pieces - 1 - number if p.reverse else number) * p.piece
@@ -412,22 +424,22 @@ def _forward_rows(
                     if p.lstm:
                         _lstm_step(p, g, c, n * full, u)
                         if memory.size > 0:
-                            _put(memory, (t * p.rows + row) * d, c, n * full, d)
+                            _deliver(memory, (t * p.rows + row) * d, c, n * full, d)
                         if closing:
-                            _put(last, row * d, c, n * full, d)
+                            _deliver(last, row * d, c, n * full, d)
                     else:
                         _gru_step(p, g, u)
                     if p.every:
-                        _put(output, (t * p.rows + row) * d, u, 0, d)
+                        _deliver(output, (t * p.rows + row) * d, u, 0, d)
                     elif p.final and closing:
-                        _put(output, row * d, u, 0, d)
+                        _deliver(output, row * d, u, 0, d)
                     _logits(p, z, u)
                     _transition(p, z, noise, place * wide, a, n * wide)
                     if p.hard:
                         if soft.size > 0:
-                            _put(soft, (t * p.rows + row) * k, a, n * wide, k)
+                            _deliver(soft, (t * p.rows + row) * k, a, n * wide, k)
                         _harden(p, z, a, n * wide)
-                    _put(alpha, (t * p.rows + row) * k, a, n * wide, k)
+                    _deliver(alpha, (t * p.rows + row) * k, a, n * wide, k)
 
 
 # ------------------------------------------------------------------------------------------------------------- backward
@@ -484,24 +496,26 @@ def _back_state(p: Plan, v: int, sums: Array, d0: Any, d1: Any, d2: Any, d3: Any
 
 
 @_inline
-def _back_input(p: Plan, weights: Array, out: Array, row: int, step: int, gates: Array, at: int, rows: int) -> None:
+def _back_input(
+    p: Plan, weights: Array, out: Array, row: int, step: int, gates: Array, at: int, rows: int, sums: Array
+) -> None:
     """out (rows of x, ``step`` apart, from row ``row``) = Wᵀ δ of the gates."""
     lanes, panels, slots, width, _ = _sizes(p)
     f, inner = p.features, (4 if p.lstm else 3) * lanes
     columns = 4 if f > 3 * lanes else 1
     size = columns * lanes
-    sums = aligned(rows * size, p.x)
+    w = pointer(weights, 0)
     for q in range((f + size - 1) // size):
-        sums[:] = 0.0
+        fill(sums, rows * size, 0.0)
         for v in range(panels):
             left, right = strides(at + v * slots * lanes, width, 1), strides((q * panels + v) * inner * size, 0, size)
             if columns == 4:
-                product4(sums, strides(0, size), sums, strides(0, size), gates, left, weights, right, inner, rows)
+                product4(sums, strides(0, size), sums, strides(0, size), gates, left, w, right, inner, rows)
             else:
-                product1(sums, strides(0, size), sums, strides(0, size), gates, left, weights, right, inner, rows)
+                product1(sums, strides(0, size), sums, strides(0, size), gates, left, w, right, inner, rows)
         for i in range(rows):
             for j in range(min(size, f - q * size)):
-                out[(row + i * step) * f + q * size + j] += sums[i * size + j]
+                out[(row + i * step) * f + q * size + j] += get(sums, i * size + j)
 
 
 @_inline
@@ -614,7 +628,7 @@ def _gru_back(p: Plan, v: int, du: Any, gates: Array, at: int, us: Array, u_at: 
 @_inline
 def _back_products(
     p: Plan, weights: Array, alpha: Array, out: Sums, gates: Array, logits: Array, us: Array, place: int, t0: int,
-    t1: int, b: int, row: int, part: int, one: Array
+    t1: int, b: int, row: int, part: int, one: Array, space: Array
 ) -> None:  # fmt: skip
     """What a row's steps t0 … t1 add to the gradients of U, S, W, the bias and x."""
     lanes, panels, slots, width, wide = _sizes(p)
@@ -623,36 +637,40 @@ def _back_products(
     # α of the step before makes a step's gates, so the step that is read first has none.
     low, high = (t0, min(t1, p.lengths[b] - 1)) if p.reverse else (max(t0, 1), t1)
     before = ((low + 1 if p.reverse else low - 1) * p.rows + row) * k
+    recurrent, states = pointer(out.recurrent, 0), pointer(out.states, 0)
     for v in range(panels):
         to, left = strides((part * panels + v) * k * 4 * lanes, 4 * lanes), strides(before, 1, p.rows * k)
         right = strides(at + (low - t0) * width + v * slots * lanes + shift, 0, width)
-        product4(out.recurrent, to, out.recurrent, to, alpha, left, gates, right, high - low, k)
+        product4(recurrent, to, recurrent, to, pointer(alpha, 0), left, gates, right, high - low, k)
         to, left = strides(part * k * full + v * lanes, full), strides(place * wide, 1, wide)
         right = strides(place * full + v * lanes, 0, full)
-        product1(out.states, to, out.states, to, logits, left, us, right, t1 - t0, k)
+        product1(states, to, states, to, logits, left, us, right, t1 - t0, k)
         if p.source != _TABLE:
             panel, left = (part * panels + v) * inner, strides((t0 * p.batch + b) * f, 1, p.batch * f)
-            _back_weights(p, v, out.input, panel * f, p.x, left, gates, at, t1 - t0, f)
-            _back_weights(p, v, out.bias, panel, one, strides(0), gates, at, t1 - t0, 1)
+            _back_weights(p, v, pointer(out.input, 0), panel * f, pointer(p.x, 0), left, gates, at, t1 - t0, f)
+            _back_weights(p, v, pointer(out.bias, 0), panel, one, strides(0), gates, at, t1 - t0, 1)
     if p.source != _TABLE and out.x.size > 0:
-        _back_input(p, weights, out.x, t0 * p.batch + b, p.batch, gates, at, t1 - t0)
+        _back_input(p, weights, out.x, t0 * p.batch + b, p.batch, gates, at, t1 - t0, space)
 
 
 @_kernel
 def _backward_rows(
     p: Plan, weights: Array, alpha: Array, soft: Array, memory: Array, grad_alpha: Array, grad_output: Array, out: Sums,
-    span0: int, span1: int, b0: int, b1: int, part: int
+    work: Array, span0: int, span1: int, b0: int, b1: int, part: int
 ) -> None:  # fmt: skip
     """Carry gradients of sequences b0 … b1 back through the steps span0 … span1."""
     lanes, panels, slots, width, wide = _sizes(p)
     d, k, full, mine, samples = p.hidden, p.k, panels * lanes, b1 - b0, p.rows // p.batch
     shift = 0 if p.lstm else lanes
-    projected = aligned(mine * p.piece * width if p.source == _FEATURES else 0, p.x)
     # A gate's gradient takes the place of its projected input, unless further samples need that again.
-    gates = projected if samples == 1 and projected.size > 0 else aligned(mine * p.piece * width, p.x)
-    logits, us = aligned(mine * p.piece * wide, p.x), aligned(mine * p.piece * full, p.x)
-    sums, old, one = aligned(k * lanes, p.x), aligned(full, p.x), aligned(1, p.x)
-    old[:], one[:] = 0.0, 1.0
+    size, apart = mine * p.piece * width, p.source != _FEATURES or samples > 1
+    projected, gates = pointer(work, 0), pointer(work, size if apart else 0)
+    logits, us = pointer(gates, size), pointer(gates, size + mine * p.piece * wide)
+    space = pointer(us, mine * p.piece * full)
+    sums = pointer(space, p.piece * 4 * lanes)
+    one, old = pointer(sums, k * lanes), pointer(sums, (k + 1) * lanes)
+    fill(old, full, 0.0)
+    fill(one, 1, 1.0)
     pieces = (span1 - span0 + p.piece - 1) // p.piece
     for number in range(pieces):
         t0 = span0 + (number if p.reverse else pieces - 1 - number) * p.piece
@@ -669,13 +687,13 @@ def _backward_rows(
                     place, row, now = (b - b0) * p.piece + t - t0, s * p.batch + b, t * p.rows + s * p.batch + b
                     before = now + (p.rows if p.reverse else -p.rows)
                     at, u_at = place * width, place * full
-                    g = _source(p, projected, place, t, b, row, opening, alpha, before * k, one)
+                    g = _source(p, projected, place, t, b, row, opening, pointer(alpha, 0), before * k, one)
                     # The gates again. They do not wait for δα, so a loop of their own keeps the processor busy.
                     if p.lstm:
                         if opening:
-                            old[:] = _first(p, row)
+                            copy(old, 0, p.first, _first(p, row), full)
                         else:
-                            _get(old, memory, before * d, d)
+                            _fetch(old, memory, before * d, d)
                         _lstm_again(p, g, old, memory, now * d, gates, at, us, u_at)
                     else:
                         _gru_again(p, g, gates, at)
@@ -683,7 +701,7 @@ def _backward_rows(
                         p, soft, now * k, grad_alpha, out.carry, row * wide, logits, place * wide
                     )
                     reads, g_at = p.every or (p.final and closing), (now if p.every else row) * d
-                    sums[:] = 0.0
+                    fill(sums, k * lanes, 0.0)
                     for v in range(panels):
                         du = load_some(grad_output, g_at + v * lanes, d - v * lanes) if reads else zeros(one)
                         for j in range(k):
@@ -698,7 +716,7 @@ def _backward_rows(
                     if opening:
                         for v in range(panels):
                             for j in range(4 * lanes):
-                                value = gates[at + v * slots * lanes + shift + j]
+                                value = get(gates, at + v * slots * lanes + shift + j)
                                 out.start[(row * panels + v) * 4 * lanes + j] = value
                     else:
                         for j in range(k):
@@ -706,10 +724,10 @@ def _backward_rows(
             for b in range(b0, b1):
                 t1, row, place = min(t0 + steps, p.lengths[b]), s * p.batch + b, (b - b0) * p.piece
                 if t0 < t1:
-                    _back_products(p, weights, alpha, out, gates, logits, us, place, t0, t1, b, row, part, one)
+                    _back_products(p, weights, alpha, out, gates, logits, us, place, t0, t1, b, row, part, one, space)
                     if p.source == _TABLE:
                         to, size = (row * (span1 - span0) + t0 - span0) * width, (t1 - t0) * width
-                        out.gates[to : to + size] = gates[place * width : place * width + size]
+                        copy(out.gates, to, gates, place * width, size)
 
 
 # --------------------------------------------------------------------------------------------------------------- tokens
@@ -719,7 +737,7 @@ def _backward_rows(
 def _project_tokens(p: Plan, low: int, high: int) -> None:
     """The table's rows low … high."""
     width = _sizes(p)[3]
-    _project(p, p.table, low * width, low, 1, high - low)
+    _project(p, pointer(p.table, 0), low * width, low, 1, high - low)
 
 
 @_kernel
@@ -728,29 +746,28 @@ def _gather_tokens(
 ) -> None:
     """Add the gates' gradients of the steps order[low … high] to their tokens' rows."""
     width = _sizes(p)[3]
-    for place in order[low:high]:
-        t, row = place // p.rows, place % p.rows
+    for i in range(low, high):
+        t, row = order[i] // p.rows, order[i] % p.rows
         b = row % p.batch
         if span0 + t < p.lengths[b]:
             accumulate(table, p.tokens[(span0 + t) * p.batch + b] * width, gates, (row * span + t) * width, width)
 
 
 @_kernel
-def _back_tokens(p: Plan, weights: Array, table: Array, out: Array, low: int, high: int) -> None:
+def _back_tokens(p: Plan, weights: Array, table: Array, out: Array, work: Array, low: int, high: int) -> None:
     """δx of the tokens low … high from the table's gradient."""
     width = _sizes(p)[3]
-    _back_input(p, weights, out, low, 1, table, low * width, high - low)
+    _back_input(p, weights, out, low, 1, pointer(table, 0), low * width, high - low, pointer(work, 0))
 
 
 @_kernel
-def _back_table(p: Plan, table: Array, input_: Array, bias: Array, tokens: int, v: int) -> None:
+def _back_table(p: Plan, table: Array, input_: Array, bias: Array, one: Array, tokens: int, v: int) -> None:
     """Gradients of panel v of the input's weights and bias from the table's gradient."""
     lanes = _sizes(p)[0]
     inner = (4 if p.lstm else 3) * lanes
-    one = aligned(lanes, p.x)
-    one[:] = 1.0
-    _back_weights(p, v, input_, v * p.features * inner, p.x, strides(0, 1, p.features), table, 0, tokens, p.features)
-    _back_weights(p, v, bias, v * inner, one, strides(0), table, 0, tokens, 1)
+    f, rows = p.features, pointer(table, 0)
+    _back_weights(p, v, pointer(input_, 0), v * f * inner, pointer(p.x, 0), strides(0, 1, f), rows, 0, tokens, f)
+    _back_weights(p, v, pointer(bias, 0), v * inner, pointer(one, 0), strides(0), rows, 0, tokens, 1)
 
 
 @_kernel
@@ -780,7 +797,7 @@ def forward(problem: Problem, keep: bool) -> Results:
     groups, samples = [group for task in tasks for group in task], rows // plan.batch
     share = -(-samples // max(1, 4 // len(groups)))
     work = [(*group, s, min(s + share, samples)) for group in groups for s in range(0, samples, share)]
-    _run(lambda item: _forward_rows(plan, *arrays, *item), work, T * rows * d)
+    _run(lambda item: _forward_rows(plan, *arrays, _space(plan, *item), *item), work, T * rows * d)
     return results
 
 
@@ -818,7 +835,7 @@ def backward(
 
         def carry_back(number: int, low: int = low, high: int = high) -> None:
             for b0, b1 in tasks[number]:
-                _backward_rows(plan, weights, *given, sums, low, high, b0, b1, number)
+                _backward_rows(plan, weights, *given, sums, _back_space(plan, b1 - b0), low, high, b0, b1, number)
 
         _run(carry_back, range(parts), (high - low) * rows * d)
         if problem.index is not None:
@@ -829,9 +846,16 @@ def backward(
 
             _run(gather, cuts, (high - low) * rows * d)
     if tokens:
-        _run(lambda v: _back_table(plan, _flat(table), sums.input, sums.bias, tokens, v), range(panels), tokens * d)
+        one = _flat(problem.x.new_ones(1))
+        _run(
+            lambda v: _back_table(plan, _flat(table), sums.input, sums.bias, one, tokens, v), range(panels), tokens * d
+        )
     if tokens and needs_x:
-        _run(lambda item: _back_tokens(plan, weights, _flat(table), sums.x, *item), _ranges(tokens, 96), tokens * d)
+
+        def back_tokens(item: tuple[int, int]) -> None:
+            _back_tokens(plan, weights, _flat(table), sums.x, _scratch(plan, 96 * 4 * lanes), *item)
+
+        _run(back_tokens, _ranges(tokens, 96), tokens * d)
 
     for part in (recurrent, input_, bias, states, peephole):
         _add_parts(_flat(part), part[0].numel())
@@ -915,6 +939,27 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
     if source == _TABLE:
         _run(lambda item: _project_tokens(plan, *item), _ranges(len(x), 96), len(x) * d)
     return plan, [groups[low:high] for low, high in _ranges(len(groups), -(-len(groups) // tasks))]
+
+
+def _scratch(p: Plan, size: int) -> Array:
+    """Uninitialised memory. PyTorch's begins at a cache line, as fast loads want it."""
+    return _flat(torch.empty(size, dtype=torch.float32 if p.x.itemsize == 4 else torch.float64))
+
+
+def _space(p: Plan, b0: int, b1: int, s0: int, s1: int) -> Array:
+    """What ``_forward_rows`` works in."""
+    lanes, panels, _, width, wide = _sizes.py_func(p)
+    steps, rows = (b1 - b0) * p.piece, (b1 - b0) * (s1 - s0)
+    gates = steps * width if p.source == _FEATURES else 0
+    return _scratch(p, gates + steps * wide + 5 * lanes + (rows + 1) * (wide + panels * lanes))
+
+
+def _back_space(p: Plan, sequences: int) -> Array:
+    """What ``_backward_rows`` works in."""
+    lanes, panels, _, width, wide = _sizes.py_func(p)
+    row = 2 * width + wide + panels * lanes
+    size = sequences * p.piece * row + p.piece * 4 * lanes + (p.k + 1) * lanes + panels * lanes
+    return _scratch(p, size)
 
 
 def _slots(gates: Tensor, lstm: bool) -> Tensor:

@@ -81,7 +81,8 @@ def _in_every_lane(context: Any, builder: Any, value: Any, kind: Any, vector: Ve
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, i: Any, pointee: Any) -> Any:
-    data = context.make_array(kind)(context, builder, array).data
+    """Where ``array[i]`` lies; an array may be a NumPy array or a bare ``pointer``."""
+    data = array if isinstance(kind, types.CPointer) else context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [i]), pointee.as_pointer())
 
 
@@ -210,6 +211,39 @@ def high_product(_: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def pointer(_: Any, array: Any, i: Any) -> Any:
+    """A bare pointer to ``array[i]``, good for all functions here, as long as the array lives."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _pointer(context, builder, array, values[0], values[1], context.get_value_type(array.dtype))
+
+    return types.CPointer(array.dtype)(array, types.int64), code
+
+
+@intrinsic
+def get(_: Any, array: Any, i: Any) -> Any:
+    """array[i]."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = _pointer(context, builder, array, values[0], values[1], context.get_value_type(array.dtype))
+        return builder.load(place)
+
+    return array.dtype(array, types.int64), code
+
+
+@intrinsic
+def put(_: Any, array: Any, i: Any, number: Any) -> Any:
+    """array[i] = number."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = _pointer(context, builder, array, values[0], values[1], context.get_value_type(array.dtype))
+        builder.store(context.cast(builder, values[2], number, array.dtype), place)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, number), code
+
+
+@intrinsic
 def spread_at(_: Any, array: Any, i: Any) -> Any:
     """A Vector with ``array[i]`` in every lane."""
     vector = _floats(array.dtype)
@@ -318,12 +352,18 @@ def numbers(_: Any, array: Any, words: Any) -> Any:
     return vector(array, words), code
 
 
-@njit(nogil=True)
-def aligned(size: int, like: Array) -> Array:
-    """An uninitialised array that begins at a register's boundary: a load across two cache lines costs twice."""
-    store = np.empty(size + 64, dtype=like.dtype)
-    skip = (-store.ctypes.data % 64) // store.itemsize
-    return store[skip : skip + size]
+@njit(nogil=True, _nrt=False)
+def fill(out: Array, size: int, number: float) -> None:
+    """out[:size] = number. (Numba takes seconds to compile an assignment to a slice.)"""
+    for i in range(size):
+        put(out, i, number)
+
+
+@njit(nogil=True, _nrt=False)
+def copy(out: Array, to: int, values: Array, start: int, size: int) -> None:
+    """out[to : to + size] = values[start : start + size]."""
+    for i in range(size):
+        put(out, to + i, get(values, start + i))
 
 
 # ------------------------------------------------------------------------------------------------- elementary functions
@@ -525,7 +565,7 @@ def _tile(
     return types.void(out, place, init, begin, left, a, right, b, types.int64, rows, columns), code
 
 
-@njit(nogil=True, forceinline=True)
+@njit(nogil=True, inline="always", _nrt=False)
 def strides(offset: int, row: int = 0, depth: int = 0) -> Any:
     """Where a matrix begins in its array, and from one row, and one step of the sum, to the next.
 
@@ -534,7 +574,7 @@ def strides(offset: int, row: int = 0, depth: int = 0) -> Any:
     return np.int64(offset), np.int64(row), np.int64(depth)
 
 
-@njit(nogil=True, forceinline=True)
+@njit(nogil=True, inline="always", _nrt=False)
 def _row(of: tuple[int, int, int], row: int) -> tuple[int, int, int]:
     return of[0] + row * of[1], of[1], of[2]
 
@@ -546,7 +586,7 @@ def _product(columns: int) -> Any:
     """
     most = min(8, SUMS // columns)
 
-    @njit(nogil=True)
+    @njit(nogil=True, _nrt=False)
     def product(
         out: Array, place: tuple[int, int, int], init: Array, begin: tuple[int, int, int], left: Array,
         a: tuple[int, int, int], right: Array, b: tuple[int, int, int], depth: int, rows: int
@@ -570,7 +610,7 @@ def _product(columns: int) -> Any:
 product1, product3, product4 = _product(1), _product(3), _product(4)
 
 
-@njit(nogil=True)
+@njit(nogil=True, _nrt=False)
 def accumulate(out: Array, to: int, values: Array, start: int, size: int) -> None:
     """out[to : to + size] += values[start : start + size], for a whole number of Vectors."""
     for i in range(0, size, BYTES // out.itemsize):
