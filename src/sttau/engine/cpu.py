@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
-from torch.nn.functional import pad
 
 from sttau.engine.cpu_math import (
     BYTES,
@@ -74,6 +73,7 @@ _FEW_FEATURES = 8  # up to here x_t joins α_{t-1} as coefficients, and no proje
 _PIECE_BYTES = 1 << 19  # projected input of a piece: half a second-level cache
 _PART_BYTES = 1 << 26  # the tasks' own sums of weight gradients, together
 _SPAN_BYTES = 1 << 25  # with tokens, gate gradients wait in memory until they are summed token by token
+_TOKENS = 96  # tokens that one task projects
 _SMALL = 1 << 16  # numbers of u below which threads cost more than they save
 
 _TABLE, _FEATURES, _DIRECT = 0, 1, 2  # where the input's part of the gates comes from
@@ -780,25 +780,32 @@ def _add_parts(parts: Array, size: int) -> None:
 # ----------------------------------------------------------------------------------------------------------- the engine
 
 
+# Around the kernels only NumPy touches numbers: PyTorch would share even a small copy among its threads, and leave them
+# spinning on the cores that the kernels are about to use.
+
+
 def forward(problem: Problem, keep: bool) -> Results:
     """Run the recurrence; ``keep`` what backward will need."""
     plan, tasks = _plan(problem)
     T, rows, k, d = plan.time, plan.rows, plan.k, plan.hidden
-    new = problem.x.new_empty if problem.lengths is None else problem.x.new_zeros
-    results = Results(
-        alpha=new((T, rows, k)),
-        output=new(({"none": 0, "last": 1, "all": T}[problem.read], rows, d)),
-        last=new((rows if plan.lstm else 0, d)),
-        soft=new((T if keep and plan.hard else 0, rows, k)),
-        memory=problem.x.new_empty((T if keep and plan.lstm else 0, rows, d)),
-    )
-    arrays = [_flat(tensor) for tensor in results]
+    shapes = {
+        "alpha": (T, rows, k),
+        "output": ({"none": 0, "last": 1, "all": T}[problem.read], rows, d),
+        "last": (rows if plan.lstm else 0, d),
+        "soft": (T if keep and plan.hard else 0, rows, k),
+        "memory": (T if keep and plan.lstm else 0, rows, d),
+    }
+    arrays = {name: _empty(plan.x, *shape) for name, shape in shapes.items()}
+    if problem.lengths is not None:
+        arrays["alpha"].fill(0)
+        arrays["output"].fill(0)
+    flat = [array.reshape(-1) for array in arrays.values()]
     # With few sequences their samples are shared out too; each task then projects the input for itself.
     groups, samples = [group for task in tasks for group in task], rows // plan.batch
     share = -(-samples // max(1, 4 // len(groups)))
     work = [(*group, s, min(s + share, samples)) for group in groups for s in range(0, samples, share)]
-    _run(lambda item: _forward_rows(plan, *arrays, _space(plan, *item), *item), work, T * rows * d)
-    return results
+    _run(lambda item: _forward_rows(plan, *flat, _space(plan, *item), *item), work, T * rows * d)
+    return Results(**{name: torch.from_numpy(array) for name, array in arrays.items()})
 
 
 def backward(
@@ -807,85 +814,82 @@ def backward(
     """Gradients of everything the recurrence was computed from."""
     plan, tasks = _plan(problem)
     T, rows, F, k, d = plan.time, plan.rows, plan.features, plan.k, plan.hidden
-    new, lanes, gates = problem.x.new_zeros, lanes_of(problem.x.itemsize), 4 if plan.lstm else 3
-    panels, parts = -(-d // lanes), len(tasks)
-    tokens = len(problem.x) if problem.index is not None else 0
-    width = (panels * (4 if plan.lstm else 5) + 1) * lanes
-    span = max(1, min(T, _SPAN_BYTES // (rows * width * problem.x.itemsize))) if tokens else T
+    lanes, panels, _, width, wide = _sizes.py_func(plan)
+    gates, parts, tokens = 4 if plan.lstm else 3, len(tasks), len(problem.x) if problem.index is not None else 0
+    span = max(1, min(T, _SPAN_BYTES // (rows * width * plan.x.itemsize))) if tokens else T
 
-    x = torch.zeros_like(problem.x) if needs_x else new(0)
+    def new(*shape: int) -> Array:
+        return _filled(plan.x, 0, *shape)
+
+    x = new(*problem.x.shape) if needs_x else new(0)
     table = new(tokens * width)  # with tokens: gradients of the gates, summed token by token
-    memory = pad(grad_last, (0, panels * lanes - d)).contiguous()
-    start = new(rows, panels, 4, lanes)
+    memory = _padded(_array(grad_last), panels * lanes)
+    start, carry, peephole = new(rows, panels, 4, lanes), new(rows, wide), new(parts, 3, panels * lanes)
     recurrent, states = new(parts, panels, k, 4, lanes), new(parts, k, panels * lanes)
     input_ = new(1 if tokens else parts, panels, F, gates, lanes)
-    bias = new(1 if tokens else parts, panels, 1, gates, lanes)
-    peephole, temperature = new(parts, 3, panels * lanes), new(parts, dtype=torch.float64)
-    waiting = problem.x.new_empty(rows * span * width if tokens else 0)
-    carry = new(rows, -(-k // lanes) * lanes)
-    sums = Sums(
-        *(_flat(t) for t in (carry, memory, start, x, waiting, recurrent, input_, bias, states, peephole, temperature))
-    )
-    weights = _flat(_transposed(problem, lanes) if needs_x else new(0))
+    bias, temperature = new(1 if tokens else parts, panels, 1, gates, lanes), np.zeros(parts)
+    waiting = _empty(plan.x, rows * span * width if tokens else 0)
+    written = (carry, memory, start, x, waiting, recurrent, input_, bias, states, peephole, temperature)
+    sums = Sums(*(array.reshape(-1) for array in written))
     soft = results.soft if plan.hard else results.alpha
-    given = [_flat(t) for t in (results.alpha, soft, results.memory, grad_alpha.contiguous(), grad_output.contiguous())]
+    given = [_array(t).reshape(-1) for t in (results.alpha, soft, results.memory, grad_alpha, grad_output)]
+    weights = _transposed(problem, lanes) if needs_x else new(0)
 
     for low in range(0, T, span) if plan.reverse else range((T - 1) // span * span, -1, -span):
         high = min(T, low + span)
 
-        def carry_back(number: int, low: int = low, high: int = high) -> None:
-            for b0, b1 in tasks[number]:
-                _backward_rows(plan, weights, *given, sums, _back_space(plan, b1 - b0), low, high, b0, b1, number)
+        def carry_back(part: int, low: int = low, high: int = high) -> None:
+            for b0, b1 in tasks[part]:
+                _backward_rows(plan, weights, *given, sums, _back_space(plan, b1 - b0), low, high, b0, b1, part)
 
         _run(carry_back, range(parts), (high - low) * rows * d)
         if problem.index is not None:
-            order, cuts = _by_token(problem.index[low:high].repeat(1, rows // plan.batch).flatten(), tokens)
+            order, cuts = _by_token(np.tile(_array(problem.index[low:high]), rows // plan.batch).reshape(-1), tokens)
 
             def gather(cut: tuple[int, int], low: int = low, high: int = high, order: Array = order) -> None:
-                _gather_tokens(plan, _flat(table), sums.gates, order, low, high - low, *cut)
+                _gather_tokens(plan, table, sums.gates, order, low, high - low, *cut)
 
             _run(gather, cuts, (high - low) * rows * d)
     if tokens:
-        one = _flat(problem.x.new_ones(1))
-        _run(
-            lambda v: _back_table(plan, _flat(table), sums.input, sums.bias, one, tokens, v), range(panels), tokens * d
-        )
-    if tokens and needs_x:
+        one = _filled(plan.x, 1, lanes)
+        _run(lambda v: _back_table(plan, table, sums.input, sums.bias, one, tokens, v), range(panels), tokens * d)
+        if needs_x:
+            space = 4 * lanes * _TOKENS
+            _run(
+                lambda item: _back_tokens(plan, weights, table, sums.x, _empty(plan.x, space), *item),
+                _ranges(tokens, _TOKENS),
+                tokens * d,
+            )
+    for array in (recurrent, input_, bias, states, peephole):
+        _add_parts(array.reshape(-1), array[0].size)
 
-        def back_tokens(item: tuple[int, int]) -> None:
-            _back_tokens(plan, weights, _flat(table), sums.x, _scratch(plan, 96 * 4 * lanes), *item)
-
-        _run(back_tokens, _ranges(tokens, 96), tokens * d)
-
-    for part in (recurrent, input_, bias, states, peephole):
-        _add_parts(_flat(part), part[0].numel())
-    of_start = start.transpose(1, 2).reshape(rows, 4, -1)[..., :d]
-    of_start, of_first = (of_start, memory[:, :d]) if plan.lstm else (of_start[:, :3], of_start[:, 3])
     of_recurrent = _from_panels(recurrent[0], d)
+    of_start = start.swapaxes(1, 2).reshape(rows, 4, -1)[..., :d]
+    of_first = memory[:, :d] if plan.lstm else of_start[:, 3]
     of_states = states[0, :, :d] if plan.lstm else states[0, :, :d] + of_recurrent[:, 3]
     roll = 0 if plan.lstm else -1  # n, r, z back to r, z, n
+    of_input, of_bias = (np.roll(_from_panels(array[0], d), roll, axis=1) for array in (input_, bias))
     return Gradients(
-        x=x if needs_x else None,
-        input=_from_panels(input_[0], d).roll(roll, dims=1).permute(1, 2, 0).reshape(gates * d, F),
-        input_bias=None
-        if problem.input_bias is None
-        else _from_panels(bias[0], d).roll(roll, dims=1).reshape(gates * d),
-        recurrent=of_recurrent[:, :gates].reshape(k, gates * d),
-        states=of_states.contiguous(),
-        temperature=temperature.sum().to(problem.x.dtype),
-        peephole=None if problem.peephole is None else peephole[0, :, :d].contiguous(),
-        start=_sum_rows(of_start.reshape(rows, gates * d), len(problem.start)),
-        first=_sum_rows(of_first.contiguous(), len(problem.first)),
+        x=torch.from_numpy(x) if needs_x else None,
+        input=_tensor(of_input.transpose(1, 2, 0).reshape(gates * d, F)),
+        input_bias=None if problem.input_bias is None else _tensor(of_bias.reshape(-1)),
+        recurrent=_tensor(of_recurrent[:, :gates].reshape(k, gates * d)),
+        states=_tensor(of_states),
+        temperature=torch.tensor(temperature.sum(), dtype=problem.x.dtype),
+        peephole=None if problem.peephole is None else _tensor(peephole[0, :, :d]),
+        start=_tensor(_shared(of_start[:, :gates].reshape(rows, -1), len(problem.start))),
+        first=_tensor(_shared(of_first, len(problem.first))),
     )
 
 
 def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
     """Lay a problem out for the kernels; and the tasks, each a list of groups of sequences."""
-    x, lstm, lanes = problem.x.detach(), problem.cell == "lstm", lanes_of(problem.x.itemsize)
-    k, d = problem.states.shape
-    F, gates, panels = x.shape[-1], 4 if lstm else 3, -(-d // lanes)
-    time, batch = (x if problem.index is None else problem.index).shape[:2]
-    width = (panels * (4 if lstm else 5) + 1) * lanes
+    x, states, lstm = _array(problem.x), _array(problem.states), problem.cell == "lstm"
+    lanes, gates, slots = lanes_of(x.itemsize), 4 if lstm else 3, 4 if lstm else 5
+    (k, d), F = states.shape, x.shape[-1]
+    panels = -(-d // lanes)
+    width = (panels * slots + 1) * lanes
+    time, batch = (problem.x if problem.index is None else problem.index).shape[:2]
     source = _TABLE if problem.index is not None else _DIRECT if F <= _FEW_FEATURES else _FEATURES
 
     size = min(8, max(1, batch // 4))
@@ -894,29 +898,31 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
     tasks = min(len(groups), 32, max(4, _PART_BYTES // own))
     piece = min(time, max(24, min(96, _PIECE_BYTES // (size * width * x.itemsize) // 24 * 24)))
 
-    bias = x.new_zeros(gates * d) if problem.input_bias is None else problem.input_bias
-    start, first, recurrent = problem.start, problem.first, problem.recurrent.reshape(k, gates, d)
-    if lstm:
-        start = start.reshape(-1, 4, d)
-    else:
+    bias = np.zeros((1, slots, d), dtype=x.dtype)
+    if problem.input_bias is not None:
+        bias[:, :gates] = _slots(_array(problem.input_bias).reshape(1, gates, d), lstm)
+    start, first = _array(problem.start).reshape(-1, gates, d), _array(problem.first)
+    recurrent = _array(problem.recurrent).reshape(k, gates, d)
+    if not lstm:
         both = max(len(start), len(first))
-        start = torch.cat([start.reshape(-1, 3, d).expand(both, 3, d), first[:, None].expand(both, 1, d)], dim=1)
-        recurrent = torch.cat([recurrent, problem.states[:, None]], dim=1)
-    noisy, none = problem.mode != "deterministic", torch.zeros(0, dtype=torch.int64)
+        opening = np.broadcast_to(start, (both, 3, d)), np.broadcast_to(first[:, None], (both, 1, d))
+        start, recurrent = np.concatenate(opening, axis=1), np.concatenate((recurrent, states[:, None]), axis=1)
     plan = Plan(
-        x=_flat(x),
-        tokens=_flat(none if problem.index is None else problem.index),
-        table=_flat(x.new_empty(len(x) * width if source == _TABLE else 0)),
-        input=_flat(_panels(_input_slots(problem).permute(2, 0, 1), lanes)),
-        bias=_flat(_panels(pad(_slots(bias.reshape(1, gates, d), lstm), (0, 0, 0, 0 if lstm else 2)), lanes)),
-        recurrent=_flat(_panels(recurrent, lanes)),
-        start=_flat(_panels(start, lanes).transpose(0, 1)),
-        first=_flat(pad(first, (0, panels * lanes - d))),
-        states=_flat(_panels(problem.states[:, None], lanes)),
-        peephole=_flat(x.new_zeros(0) if problem.peephole is None else pad(problem.peephole, (0, panels * lanes - d))),
-        lengths=_flat(torch.full((batch,), time) if problem.lengths is None else problem.lengths),
-        sequence=_flat(none if problem.sequence is None else problem.sequence),
-        sample=_flat(none if problem.sample is None else problem.sample),
+        x=x.reshape(-1),
+        tokens=_integers(problem.index),
+        table=_empty(x, len(x) * width if source == _TABLE else 0),
+        input=_panels(_input_slots(problem).transpose(2, 0, 1), lanes),
+        bias=_panels(bias, lanes),
+        recurrent=_panels(recurrent, lanes),
+        start=np.concatenate([_panels(row[None], lanes) for row in start]),
+        first=_padded(first, panels * lanes).reshape(-1),
+        states=_panels(states[:, None], lanes),
+        peephole=_empty(x, 0)
+        if problem.peephole is None
+        else _padded(_array(problem.peephole), panels * lanes).reshape(-1),
+        lengths=np.full(batch, time) if problem.lengths is None else _integers(problem.lengths),
+        sequence=_integers(problem.sequence),
+        sample=_integers(problem.sample),
         time=time,
         batch=batch,
         rows=problem.rows,
@@ -930,20 +936,15 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
         source=source,
         temperature=float(problem.temperature),
         lstm=lstm,
-        noisy=noisy,
+        noisy=problem.mode != "deterministic",
         hard=problem.mode == "straight_through",
         reverse=problem.reverse,
         every=problem.read == "all",
         final=problem.read == "last",
     )
     if source == _TABLE:
-        _run(lambda item: _project_tokens(plan, *item), _ranges(len(x), 96), len(x) * d)
+        _run(lambda item: _project_tokens(plan, *item), _ranges(len(x), _TOKENS), len(x) * d)
     return plan, [groups[low:high] for low, high in _ranges(len(groups), -(-len(groups) // tasks))]
-
-
-def _scratch(p: Plan, size: int) -> Array:
-    """Uninitialised memory. PyTorch's begins at a cache line, as fast loads want it."""
-    return _flat(torch.empty(size, dtype=torch.float32 if p.x.itemsize == 4 else torch.float64))
 
 
 def _space(p: Plan, b0: int, b1: int, s0: int, s1: int) -> Array:
@@ -951,65 +952,97 @@ def _space(p: Plan, b0: int, b1: int, s0: int, s1: int) -> Array:
     lanes, panels, _, width, wide = _sizes.py_func(p)
     steps, rows = (b1 - b0) * p.piece, (b1 - b0) * (s1 - s0)
     gates = steps * width if p.source == _FEATURES else 0
-    return _scratch(p, gates + steps * wide + 5 * lanes + (rows + 1) * (wide + panels * lanes))
+    return _empty(p.x, gates + steps * wide + 5 * lanes + (rows + 1) * (wide + panels * lanes))
 
 
 def _back_space(p: Plan, sequences: int) -> Array:
     """What ``_backward_rows`` works in."""
     lanes, panels, _, width, wide = _sizes.py_func(p)
-    row = 2 * width + wide + panels * lanes
-    size = sequences * p.piece * row + p.piece * 4 * lanes + (p.k + 1) * lanes + panels * lanes
-    return _scratch(p, size)
+    step = 2 * width + wide + panels * lanes
+    return _empty(p.x, sequences * p.piece * step + p.piece * 4 * lanes + (p.k + 1 + panels) * lanes)
 
 
-def _slots(gates: Tensor, lstm: bool) -> Tensor:
+def _slots(gates: Array, lstm: bool) -> Array:
     """Gates (n, G, …) in the order of the input's slots."""
-    return gates if lstm else gates.roll(1, dims=1)
+    return gates if lstm else np.roll(gates, 1, axis=1)
 
 
-def _input_slots(problem: Problem) -> Tensor:
+def _input_slots(problem: Problem) -> Array:
     """W_x as (input slots, d, features)."""
-    weight = problem.input.detach().reshape(1, -1, problem.states.shape[1], problem.input.shape[1])
+    weight = _array(problem.input).reshape(1, -1, problem.states.shape[1], problem.input.shape[1])
     return _slots(weight, problem.cell == "lstm")[0]
 
 
-def _panels(rows: Tensor, lanes: int) -> Tensor:
-    """Rows (n, slots, d) in panels (panels, n, slots, lanes)."""
+def _panels(rows: Array, lanes: int) -> Array:
+    """Rows (n, slots, d) in panels (panels, n, slots, lanes), flat."""
     n, slots, d = rows.shape
-    return pad(rows, (0, -d % lanes)).reshape(n, slots, -1, lanes).permute(2, 0, 1, 3)
+    panels = _empty(rows, -(-d // lanes), n, slots, lanes)
+    whole = rows if d % lanes == 0 else _padded(rows, len(panels) * lanes)
+    panels[:] = whole.reshape(n, slots, -1, lanes).transpose(2, 0, 1, 3)
+    return panels.reshape(-1)
 
 
-def _from_panels(panels: Tensor, d: int) -> Tensor:
-    return panels.permute(1, 2, 0, 3).reshape(*panels.shape[1:3], -1)[..., :d]
+def _from_panels(panels: Array, d: int) -> Array:
+    """Panels (panels, n, slots, lanes) as rows (n, slots, d)."""
+    return panels.transpose(1, 2, 0, 3).reshape(*panels.shape[1:3], -1)[..., :d]
 
 
-def _transposed(problem: Problem, lanes: int) -> Tensor:
-    """W_x for the gradient of x: (panels of features, panels, input slots · lanes, features of a panel)."""
+def _transposed(problem: Problem, lanes: int) -> Array:
+    """W_x for the gradient of x: (panels of features, panels, input slots · lanes, features of a panel), flat."""
     slots = _input_slots(problem)
     gates, d, F = slots.shape
     size = (4 if 3 * lanes < F else 1) * lanes
-    padded = pad(slots, (0, -F % size, 0, -d % lanes)).reshape(gates, -1, lanes, -(-F // size), size)
-    return padded.permute(3, 1, 0, 2, 4).contiguous()
+    panels, columns = -(-d // lanes), -(-F // size)
+    padded = _filled(slots, 0, gates, panels * lanes, columns * size)
+    padded[:, :d, :F] = slots
+    weights = _empty(slots, columns, panels, gates, lanes, size)
+    weights[:] = padded.reshape(gates, panels, lanes, columns, size).transpose(3, 1, 0, 2, 4)
+    return weights.reshape(-1)
 
 
-def _sum_rows(gradient: Tensor, rows: int) -> Tensor:
-    """The gradient of what all rows share, if they do; added in order."""
-    if rows > 1 or len(gradient) == 1:
-        return gradient
-    return gradient.cumsum(0)[-1:]
+def _shared(gradient: Array, rows: int) -> Array:
+    """The gradient (rows, …) of what all rows share, if they do."""
+    whole: Array = gradient if len(gradient) == rows else gradient.sum(axis=0, keepdims=True)
+    return whole
 
 
-def _by_token(token: Tensor, tokens: int) -> tuple[Array, list[tuple[int, int]]]:
+def _by_token(token: Array, tokens: int) -> tuple[Array, list[tuple[int, int]]]:
     """Steps in the order of their tokens, and where to cut that order so that no token lies on both sides."""
-    ends = token.bincount(minlength=tokens).cumsum(0)
-    near = torch.arange(1, 17) * len(token) // 16
-    cuts = [0, *ends[torch.searchsorted(ends, near)].unique().tolist()]
-    return _flat(token.argsort(stable=True)), list(pairwise(cuts))
+    ends = np.bincount(token, minlength=tokens).cumsum()
+    near = np.arange(1, 17) * len(token) // 16
+    cuts = [0, *np.unique(ends[np.searchsorted(ends, near)]).tolist()]
+    return np.argsort(token, kind="stable"), list(pairwise(cuts))
 
 
-def _flat(tensor: Tensor) -> Array:
-    """The numbers of a tensor as a flat array, shared if the tensor is contiguous."""
-    return tensor.detach().reshape(-1).numpy()
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().contiguous().numpy()
+    return array
+
+
+def _integers(tensor: Tensor | None) -> Array:
+    return np.zeros(0, dtype=np.int64) if tensor is None else _array(tensor).reshape(-1)
+
+
+def _tensor(array: Array) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _empty(like: Array, *shape: int) -> Array:
+    """Uninitialised memory. PyTorch's begins at a cache line, as fast loads want it."""
+    return torch.empty(shape, dtype=torch.float32 if like.itemsize == 4 else torch.float64).numpy()
+
+
+def _filled(like: Array, number: float, *shape: int) -> Array:
+    array = _empty(like, *shape)
+    array.fill(number)
+    return array
+
+
+def _padded(array: Array, size: int) -> Array:
+    """The last dimension filled up with zeros."""
+    padded = _filled(array, 0, *array.shape[:-1], size)
+    padded[..., : array.shape[-1]] = array
+    return padded
 
 
 def _ranges(size: int, step: int) -> list[tuple[int, int]]:
