@@ -970,7 +970,8 @@ def _slots(gates: Array, lstm: bool) -> Array:
 def _input_slots(problem: Problem) -> Array:
     """W_x as (input slots, d, features)."""
     weight = _array(problem.input).reshape(1, -1, problem.states.shape[1], problem.input.shape[1])
-    return _slots(weight, problem.cell == "lstm")[0]
+    (slots,) = _slots(weight, problem.cell == "lstm")
+    return slots  # type: ignore[no-any-return]
 
 
 def _panels(rows: Array, lanes: int) -> Array:
