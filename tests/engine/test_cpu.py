@@ -10,10 +10,14 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from sttau.engine import Cell, Mode, Noise, Weights, cpu, cpu_math, reference
-from sttau.engine.factored import Gradients, Problem, Results
+import sttau
+from sttau.engine import Cell, Mode, Noise, Weights, cpu, cpu_math, reference, using
+from sttau.engine.factored import Gradients, Needs, Problem, Results
+from tests.engine.agreement import Case as AgreedCase
+from tests.engine.agreement import disagreement, small_cases
 
 TOKENS = 6
+ALL = Needs(x=True, first=True)
 
 
 class Case(NamedTuple):
@@ -150,7 +154,7 @@ def by_engine(case: Case, cotangents: tuple[Tensor, Tensor, Tensor]) -> tuple[Re
     """Results of the engine, its own gradients, and those of the case's leaves."""
     problem, recurrent, start = as_problem(case)
     results = cpu.forward(problem, keep=True)
-    own = cpu.backward(problem, results, *cotangents, True)
+    own = cpu.backward(problem, results, *cotangents, ALL)
     leaves = case.leaves()
     first = (case.memory if case.cell == "lstm" else case.hidden) * 1
     led_back = torch.autograd.grad(
@@ -234,7 +238,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     problem, _, _ = as_problem(case)
     results = cpu.forward(problem, keep=True)
     cotangents = some_cotangents(results[:3])
-    gradients = cpu.backward(problem, results, *cotangents, True)
+    gradients = cpu.backward(problem, results, *cotangents, ALL)
 
     def loss(**changed: Tensor) -> float:
         new = cpu.forward(problem._replace(**changed), keep=False)  # type: ignore[arg-type]
@@ -253,7 +257,7 @@ def test_what_is_not_asked_for_is_not_made() -> None:
     assert torch.equal(lean.alpha, kept.alpha)
     assert lean.soft.numel() == lean.memory.numel() == lean.output.numel() == 0
     assert kept.soft.shape == kept.alpha.shape
-    gradients = cpu.backward(problem, kept, *some_cotangents(kept[:3]), False)
+    gradients = cpu.backward(problem, kept, *some_cotangents(kept[:3]), Needs(x=False, first=True))
     assert gradients.x is None
     assert gradients.peephole is None
 
@@ -279,7 +283,7 @@ def test_results_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch, t
     for threads in (1, 2, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         results = cpu.forward(problem, keep=True)
-        found.append([*results, *cpu.backward(problem, results, *results[:3], True)])
+        found.append([*results, *cpu.backward(problem, results, *results[:3], ALL)])
     for other in found[1:]:
         pairs = zip(found[0], other, strict=True)
         assert all(torch.equal(a, b) for a, b in pairs if a is not None and b is not None)
@@ -310,7 +314,7 @@ def test_extreme_logits_and_long_sequences_stay_finite(cell: Cell) -> None:
     problem, _, _ = as_problem(case)
     problem = problem._replace(states=problem.states * 1e4)
     results = cpu.forward(problem, keep=True)
-    gradients = cpu.backward(problem, results, *some_cotangents(results[:3]), True)
+    gradients = cpu.backward(problem, results, *some_cotangents(results[:3]), ALL)
     assert all(tensor.isfinite().all() for tensor in (*results[:3], *gradients) if tensor is not None)
 
 
@@ -364,3 +368,19 @@ def test_gates_saturate_and_keep_nan() -> None:
     apply(x, out)
     np.testing.assert_allclose(out[:4], [1, 0, 1, np.nan], atol=1e-30)
     np.testing.assert_array_equal(out[lanes : lanes + 4], [1, -1, 1, np.nan])
+
+
+@pytest.mark.parametrize("agreed", small_cases(), ids=str)
+def test_through_the_public_way_values_and_gradients_are_those_of_the_reference(agreed: AgreedCase) -> None:
+    assert max(disagreement(agreed, "cpu").values()) < 1e-4
+    assert max(disagreement(agreed, "cpu", torch.float64).values()) < 1e-10
+
+
+def test_bfloat16_is_only_storage() -> None:
+    layer = sttau.STTauLSTM(3, 20, 4).bfloat16()
+    x, noise = torch.randn(30, 2, 3).bfloat16(), Noise.of(torch.arange(2))
+    ours, _ = layer(x, noise=noise)
+    with using("reference"):
+        true, _ = layer(x, noise=noise)
+    assert ours.dtype == torch.bfloat16
+    torch.testing.assert_close(ours, true, rtol=0.02, atol=0.02)

@@ -67,7 +67,7 @@ from sttau.engine.cpu_math import (
     words_from,
     zeros,
 )
-from sttau.engine.factored import Gradients, Problem, Results
+from sttau.engine.factored import Gradients, Needs, Problem, Results
 
 _FEW_FEATURES = 8  # up to here x_t joins α_{t-1} as coefficients, and no projected input exists at all
 _PIECE_BYTES = 1 << 19  # projected input of a piece: half a second-level cache
@@ -809,11 +809,21 @@ def forward(problem: Problem, keep: bool) -> Results:
 
 
 def backward(
-    problem: Problem, results: Results, grad_alpha: Tensor, grad_output: Tensor, grad_last: Tensor, needs_x: bool
+    problem: Problem,
+    results: Results,
+    grad_alpha: Tensor | None,
+    grad_output: Tensor | None,
+    grad_last: Tensor | None,
+    needs: Needs,
 ) -> Gradients:
     """Gradients of everything the recurrence was computed from."""
     plan, tasks = _plan(problem)
     T, rows, F, k, d = plan.time, plan.rows, plan.features, plan.k, plan.hidden
+    needs_x, zeros = needs.x, problem.states.new_zeros
+    grad_alpha = zeros(T, rows, k) if grad_alpha is None else grad_alpha
+    if grad_output is None:
+        grad_output = zeros({"none": 0, "last": 1, "all": T}[problem.read], rows, d)
+    grad_last = zeros(rows if plan.lstm else 0, d) if grad_last is None else grad_last
     lanes, panels, _, width, wide = _sizes.py_func(plan)
     gates, parts, tokens = 4 if plan.lstm else 3, len(tasks), len(problem.x) if problem.index is not None else 0
     span = max(1, min(T, _SPAN_BYTES // (rows * width * plan.x.itemsize))) if tokens else T
@@ -878,7 +888,7 @@ def backward(
         temperature=torch.tensor(temperature.sum(), dtype=problem.x.dtype),
         peephole=None if problem.peephole is None else _tensor(peephole[0, :, :d]),
         start=_tensor(_shared(of_start[:, :gates].reshape(rows, -1), len(problem.start))),
-        first=_tensor(_shared(of_first, len(problem.first))),
+        first=_tensor(_shared(of_first, len(problem.first))) if needs.first else None,
     )
 
 

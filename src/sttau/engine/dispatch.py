@@ -88,7 +88,7 @@ def run(
         )  # fmt: skip
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, engine: Engine | None = None) -> Engine:
     """Return the engine for a layer of this size; where a slower one must do, say so once in the log.
 
