@@ -25,6 +25,7 @@ _RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
 _RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
 _PIECES = 3  # of time, in which a sequence is worked through
 _PIECE_NUMBERS = 1 << 18  # of one gate, that a piece holds at least
+_FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,9 +56,10 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
     return options, resident
 
 
-def _pieces(problem: Problem, time: int) -> list[tuple[int, int]]:
-    """Pieces of time in reading order."""
-    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // (problem.rows * problem.states.shape[1])))
+def _pieces(problem: Problem, time: int, keep: bool = True) -> list[tuple[int, int]]:
+    """Pieces of time in reading order: few where nothing is kept, and memory is not short."""
+    row = problem.rows * problem.states.shape[1]
+    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // row)) if keep else -(-_FORWARD_NUMBERS // row)
     pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
     return pieces[::-1] if problem.reverse else pieces
 
@@ -118,7 +120,7 @@ def forward(problem: Problem, keep: bool) -> Results:
         draws += [problem.first_step, problem.layer]
         _launch(kernels.write_noise, triton.cdiv(time * rows, 128), draws, {"K": k, "BLOCK": 128, "num_warps": 4})
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
-    for begin, end in [(0, time)] if options["F"] else _pieces(problem, time):
+    for begin, end in [(0, time)] if options["F"] else _pieces(problem, time, keep):
         if options["F"]:
             x = problem.x
         elif table is not None and problem.index is not None:
