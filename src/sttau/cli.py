@@ -250,7 +250,7 @@ def bench(
     import torch
 
     from sttau.experiments.results import write_results
-    from sttau.experiments.speed import CPU_SHAPES, GPU_SHAPES, measure
+    from sttau.experiments.speed import CPU_SHAPES, GPU_SHAPES, Precision, Shape, measure
     from sttau.report.speed import HEADER, compare_speed, speed_figure, speed_table
     from sttau.report.style import look
 
@@ -267,19 +267,25 @@ def bench(
     if threads:
         torch.set_num_threads(threads)
     on_gpu = device == "cuda"
+    plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
+        (GPU_SHAPES if on_gpu else CPU_SHAPES, ("float32",))
+    ]
+    if on_gpu:
+        plans.append((GPU_SHAPES[:1] + GPU_SHAPES[3:4], ("tf32", "bfloat16")))
     results = []
     with console.status("") as status:
-        for result in measure(
-            GPU_SHAPES if on_gpu else CPU_SHAPES,
-            device,
-            ("float32", "tf32", "bfloat16") if on_gpu else ("float32",),
-            reference=reference,
-            graphs=on_gpu,
-            round_seconds=seconds,
-            progress=status.update,
-        ):
-            results.append(result)
-            write_results(results, out / "results.jsonl")
+        for shapes, precisions in plans:
+            for result in measure(
+                shapes,
+                device,
+                precisions,
+                reference=reference,
+                graphs=on_gpu,
+                round_seconds=seconds,
+                progress=status.update,
+            ):
+                results.append(result)
+                write_results(results, out / "results.jsonl")
     comparisons = compare_speed(results)
     table = Table(title=f"Times faster than PyTorch's layer, {results[0].hardware}", title_justify="left")
     for number, name in enumerate(HEADER):
