@@ -104,3 +104,20 @@ def test_data_get_needs_nothing_for_what_comes_with_sttau() -> None:
 def test_data_commands_have_examples() -> None:
     for command in ("list", "info", "get"):
         assert "Example" in CliRunner().invoke(app, ["data", command, "--help"]).output
+
+
+def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau.experiments import speed
+
+    monkeypatch.setattr(speed, "CPU_SHAPES", (speed.Shape("lstm", 2, 5, 3, 8, 2),))
+    shown = CliRunner().invoke(app, ["bench", "--out", str(tmp_path), "--device", "cpu", "--seconds", "0.0001"])
+    assert shown.exit_code == 0, shown.output
+    assert "LSTM B2 T5 F3 d8 k2" in shown.output
+    assert (tmp_path / "results.jsonl").read_text("utf-8").count("\n") == 3
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_names_a_device_that_is_not_there() -> None:
+    shown = CliRunner().invoke(app, ["bench", "--device", "tpu"])
+    assert shown.exit_code == 2
+    assert "--device tpu is not there" in shown.output

@@ -20,8 +20,8 @@ class Case:
     size: int
     readout: Readout = "cell"
     steps: Steps = "all"
-    time: int = 6
-    batch: int = 3
+    time: int = 4
+    batch: int = 2
     features: int = 3
     samples: int = 1
     ragged: bool = False
