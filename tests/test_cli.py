@@ -110,7 +110,9 @@ def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.M
     from sttau.experiments import speed
 
     monkeypatch.setattr(speed, "CPU_SHAPES", (speed.Shape("lstm", 2, 5, 3, 8, 2),))
-    shown = CliRunner().invoke(app, ["bench", "--out", str(tmp_path), "--device", "cpu", "--seconds", "0.0001"])
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["bench", "--out", str(tmp_path), "--device", "cpu", "--seconds", "0.0001"]
+    )
     assert shown.exit_code == 0, shown.output
     assert "LSTM B2 T5 F3 d8 k2" in shown.output
     assert (tmp_path / "results.jsonl").read_text("utf-8").count("\n") == 3
