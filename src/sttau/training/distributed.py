@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+
+_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells each process
 
 
 def local_device() -> torch.device:
@@ -89,16 +91,25 @@ class Processes:
                 dist.broadcast(tensor, 0)
 
 
-@contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
-    """Join the other processes, where this one was started by ``torchrun`` or is in a process group already."""
-    if dist.is_available() and dist.is_initialized():
-        yield Processes(device, dist.get_rank(), dist.get_world_size())
-    elif dist.is_available() and dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1:
+def join(device: torch.device) -> Processes:
+    """Join the other processes, where this one was started by ``torchrun`` or is in a process group already.
+
+    Once made, the group stays until the process ends: a second one cannot be made in its place.
+
+    Example:
+        >>> join(torch.device("cpu")).count
+        1
+    """
+    if not dist.is_available():
+        return Processes(device)
+    if not dist.is_initialized():
+        if any(name not in os.environ for name in _ENVIRONMENT) or os.environ["WORLD_SIZE"] == "1":
+            return Processes(device)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        try:
-            yield Processes(device, dist.get_rank(), dist.get_world_size())
-        finally:
-            dist.destroy_process_group()
-    else:
-        yield Processes(device)
+        atexit.register(_leave)
+    return Processes(device, dist.get_rank(), dist.get_world_size())
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()

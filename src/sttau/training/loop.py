@@ -20,7 +20,7 @@ from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceModel
 from sttau.training.batches import Data, Order, derive_seed
 from sttau.training.checkpoint import checkpoint_path, newest_checkpoint, sweep, write_checkpoint
-from sttau.training.distributed import Processes, joined
+from sttau.training.distributed import Processes, join
 from sttau.training.gradients import CapturedGradients, Gradients, Precision
 from sttau.training.interruption import Interrupted, interruptible
 from sttau.training.log import JsonLines, Update, read_log
@@ -120,7 +120,7 @@ def fit(
 
     training = model.training
     with ExitStack() as stack:
-        processes = stack.enter_context(joined(device))
+        processes = join(device)
         processes.copy_first(model.state_dict().values())
         stack.callback(model.train, training)
         run = _Run(
@@ -303,9 +303,11 @@ class _Run:
             if tensor is not None:
                 whole.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
                 whole.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        named = ("lr", "weight_decay")  # these are among the settings
+        options = [f"{name} {value}" for name, value in self.optimiser.defaults.items() if name not in named]
         self.description = asdict(self.settings) | {
             "model": f"{self.model!r}, {self.model.head.weight.dtype}",
-            "optimiser": repr(self.optimiser),
+            "optimiser": f"{type(self.optimiser).__name__} with {', '.join(options)}",
             "data": f"{len(inputs)} sequences with SHA-256 {whole.hexdigest()[:16]}",
         }
 
