@@ -11,6 +11,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is loaded: its kernels then run here, slowly
+
 torch.set_num_threads(1)  # small recurrent steps are slower, not faster, when threads fight for a core
 
 settings.register_profile("sttau", deadline=None, max_examples=25, derandomize=True)

@@ -250,7 +250,7 @@ def test_the_table_of_tokens_changes_neither_logits_nor_gradients() -> None:
         close(a, b)
 
 
-def test_with_more_tokens_than_entries_matrices_are_made_once_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrices_are_made_once_for_each_token_that_occurs(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SequenceClassifier(STTauGRU(2, 4, 3, mode="exact"), 3, nn.Embedding(5, 2))
     layer, made = cast(STTauGRU, model.layer), []
 
@@ -260,8 +260,8 @@ def test_with_more_tokens_than_entries_matrices_are_made_once_an_entry(monkeypat
 
     monkeypatch.setattr(layer, "transition_matrices", counted)
     model(torch.randint(5, (3, 40)))
-    model(torch.randint(5, (1, 4)))
-    assert made == [5, 3]
+    model(torch.tensor([[0, 3, 3, 1, 3]]))
+    assert made == [5, 2]
 
 
 # -- losses --------------------------------------------------------------------------------------------------

@@ -233,3 +233,67 @@ def _is_prepared(name: str) -> bool:
 
     source = DATASETS[name].source
     return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+
+
+@app.command()
+def bench(
+    out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("bench"),
+    device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 0,
+    seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
+    reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
+) -> None:
+    """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
+
+    Example: sttau bench --out bench
+    """
+    import torch
+
+    from sttau.experiments.results import write_results
+    from sttau.experiments.speed import CPU_SHAPES, GPU_SHAPES, Precision, Shape, measure
+    from sttau.report.speed import HEADER, compare_speed, speed_figure, speed_table
+    from sttau.report.style import look
+
+    console = Console()
+    if out.exists() and not out.is_dir():
+        console.print(f"[red]--out {out} is a file; name a folder[/red]")
+        raise typer.Exit(2)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
+        console.print(
+            f"[red]--device {device} is not there; this machine has: {'cuda, ' * torch.cuda.is_available()}cpu[/red]"
+        )
+        raise typer.Exit(2)
+    if threads:
+        torch.set_num_threads(threads)
+    on_gpu = device == "cuda"
+    plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
+        (GPU_SHAPES if on_gpu else CPU_SHAPES, ("float32",))
+    ]
+    if on_gpu:
+        plans.append((GPU_SHAPES[:1] + GPU_SHAPES[3:4], ("tf32", "bfloat16")))
+    results = []
+    with console.status("") as status:
+        for shapes, precisions in plans:
+            for result in measure(
+                shapes,
+                device,
+                precisions,
+                reference=reference,
+                graphs=on_gpu,
+                round_seconds=seconds,
+                progress=status.update,
+            ):
+                results.append(result)
+                write_results(results, out / "results.jsonl")
+    comparisons = compare_speed(results)
+    table = Table(title=f"Times faster than PyTorch's layer, {results[0].hardware}", title_justify="left")
+    for number, name in enumerate(HEADER):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for row in speed_table(comparisons):
+        table.add_row(*row)
+    console.print(table)
+    with look():
+        shown = [comparison for comparison in comparisons if comparison.precision == "float32"]
+        speed_figure(shown, f"ST-τ beside PyTorch's layers, {results[0].hardware}").savefig(out / "speed.png", dpi=150)
+    console.print(f"Numbers: {out / 'results.jsonl'}, figure: {out / 'speed.png'}", soft_wrap=True)

@@ -201,7 +201,7 @@ class SequenceModel(nn.Module):
     def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
         """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
 
-        With an embedding and more tokens than the vocabulary has entries, the matrices are made once for each entry.
+        With an embedding, the matrices are made once for each token that occurs, or for the whole vocabulary.
         """
         layer = self.layer
         if not isinstance(layer, FiniteStateRNN):
@@ -210,12 +210,10 @@ class SequenceModel(nn.Module):
         inputs, lengths = self._prepared(inputs, lengths)
         if self.embedding is None:
             first, matrices = layer.chain(inputs, lengths)
-        elif inputs.numel() > self.embedding.num_embeddings:
-            symbols = self.embedding.weight
-            first = layer.first_distribution(symbols)[inputs[:, 0]]
-            matrices = layer.transition_matrices(symbols)[inputs[:, 1:]]
         else:
-            first, matrices = layer.chain(self.embedding(inputs), lengths)
+            embed, size = self.embedding, self.embedding.num_embeddings
+            first = exact.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
+            matrices = exact.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
         return Chain(first, matrices, exact.state_distribution(first, matrices, lengths))
 
     # -- saving ------------------------------------------------------------------------------------------------------

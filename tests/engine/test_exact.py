@@ -175,6 +175,25 @@ def test_products_of_permutations_are_exact(reverse: bool) -> None:
     )
 
 
+# -- finite alphabets ----------------------------------------------------------------------------------------
+
+
+def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alone() -> None:
+    weights, tokens = some_weights(3), torch.tensor([[4, 1, 4], [1, 1, 0]])
+    embedding, asked = learnable(torch.randn(6, FEATURES, dtype=torch.float64))[0], []
+
+    def law(ids: Tensor) -> Tensor:
+        asked.append(len(ids))
+        return exact.transition_matrices(embedding[ids], weights)
+
+    one_by_one, table = exact.transition_matrices(embedding[tokens], weights), exact.tabulate(law, tokens, 6)
+    assert asked == [3]  # the tokens that occur
+    torch.testing.assert_close(table, one_by_one, rtol=1e-12, atol=1e-14)
+    weight = torch.randn_like(table)
+    here, there = (torch.autograd.grad((A * weight).sum(), embedding)[0] for A in (table, one_by_one))
+    torch.testing.assert_close(here, there, rtol=1e-12, atol=1e-14)
+
+
 # -- the law of the state ------------------------------------------------------------------------------------
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sttau.engine import Cell, Mode, Noise, Run, Weights, reference, run
-from sttau.engine.reference import transition
+from sttau.engine import Cell, Mode, Noise, Run, Weights, reference
+from sttau.engine.reference import run, transition
 
 FEATURES, HIDDEN, STATES = 2, 3, 4
 CELL = pytest.mark.parametrize("cell", ["lstm", "gru"])

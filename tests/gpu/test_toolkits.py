@@ -63,7 +63,9 @@ def test_the_gpu_gives_what_the_cpu_gives(name: str) -> None:
     here, there = _numbers(function(*data)), _numbers(function(*(part.to(DEVICE) for part in data)))
     assert len(here) == len(there) > 0
     for cpu, gpu in zip(here, there, strict=True):
-        torch.testing.assert_close(gpu, cpu, rtol=1e-9, atol=1e-9, equal_nan=True)
+        # The place of a minimum is known to the square root of rounding.
+        tolerance = 1e-7 if name == "temperature" else 1e-9
+        torch.testing.assert_close(gpu, cpu, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def test_vector_scaling_on_the_gpu_is_as_good() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -45,6 +45,11 @@ def using(engine: Engine) -> Iterator[None]:
         _forced.reset(token)
 
 
+def forced() -> Engine | None:
+    """The engine that :func:`using` asks for here."""
+    return _forced.get()
+
+
 def run(
     cell: Cell,
     inputs: Tensor,
@@ -64,12 +69,14 @@ def run(
 ) -> Run:
     """Run one layer in one direction over a batch; see :func:`sttau.engine.reference.run` for the arguments.
 
-    ``final=False`` says that nobody will read ``Run.hidden``. ``engine`` forces one of them; without it the fastest that
-    can do the work is taken.
+    ``final=False`` says that nobody will read ``Run.hidden``. ``engine`` forces one of them; without it the fastest
+    that can do the work is taken.
     """
     device, dtype = weights.input.device, weights.input.dtype
-    name = choose(device, dtype, *weights.states.shape, engine=engine)
-    with torch.autocast(device.type, enabled=False):
+    states, size = weights.states.shape
+    name = choose(device, dtype, states, size, engine)
+    mixed = torch.is_autocast_enabled(device.type)
+    with torch.autocast(device.type, enabled=False) if mixed else nullcontext():
         if name == "reference":
             return reference.run(
                 cell, inputs, weights, hidden, memory, noise=noise, mode=mode, readout=readout, lengths=lengths,
@@ -81,6 +88,7 @@ def run(
         )  # fmt: skip
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, engine: Engine | None = None) -> Engine:
     """Return the engine for a layer of this size; where a slower one must do, say so once in the log.
 
@@ -88,7 +96,7 @@ def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, eng
         >>> choose(torch.device("cpu"), torch.float32, states=5, size=128)
         'cpu'
     """
-    engine = engine or _forced.get()
+    engine = engine or forced()
     wanted: Engine = engine or ("triton" if device.type == "cuda" else "cpu")
     if wanted == "reference":
         return wanted

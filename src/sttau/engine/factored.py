@@ -4,14 +4,16 @@ h_{t-1} is a mixture of k states, so the recurrent product never needs the d × 
 
     W_h h_{t-1} + b_h = Uᵀ α_{t-1},    U = S W_hᵀ + b_h    (k × G·d; Σ α = 1 lets the bias live in every row)
 
-A :class:`Problem` is one layer in one direction in this form. An engine is two functions, ``forward(problem, keep)`` and
-``backward(problem, results, …)``; ``engine/cpu.py`` and ``engine/triton.py`` have them. They are wrapped here as PyTorch
-operators with shapes known beforehand, so that ``torch.compile``, ``torch.export`` and CUDA graphs can hold them. U, the
-last hidden state and the readout h_t = Sᵀ α_t are plain PyTorch around the operator, and so are their gradients.
+A :class:`Problem` is one layer in one direction in this form. An engine is two functions, ``forward(problem, keep)``
+and ``backward(problem, results, …)``; ``engine/cpu.py`` and ``engine/triton.py`` have them. They are wrapped here as
+PyTorch operators with shapes known beforehand, so that ``torch.compile``, ``torch.export`` and CUDA graphs can hold
+them. U, the last hidden state and the readout h_t = Sᵀ α_t are plain PyTorch around the operator, and so are their
+gradients.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -29,7 +31,7 @@ class Problem(NamedTuple):
     """One layer in one direction. Time stands first; row r reads sequence r mod B; G is 4 (LSTM) or 3 (GRU)."""
 
     x: Tensor  # (T, B, F) features; with ``index``, (V, F): one vector for every token
-    index: Tensor | None  # (T, B) int64: which vector a step reads
+    index: Tensor | None  # type: ignore[assignment]  # (T, B) int64: which vector a step reads
     input: Tensor  # (G·d, F)
     input_bias: Tensor | None  # (G·d,)
     recurrent: Tensor  # U, (k, G·d)
@@ -132,8 +134,7 @@ def run(
     vectors = inputs if embedding is None else embedding
     dtype = vectors.dtype
     work = torch.promote_types(dtype, torch.float32)  # bfloat16 is storage; the state is kept in float32
-    batch, time = inputs.shape[:2]
-    rows = count_rows(batch, hidden, memory, noise)
+    rows = count_rows(len(inputs), hidden, memory, noise)
     if lengths is not None:
         lengths = lengths.to(inputs.device)
         inputs = clear_padding(inputs, lengths)  # whatever stands there, NaN included, must not reach a product
@@ -141,6 +142,8 @@ def run(
     if embedding is not None:
         x, index = _tokens(x, embedding, engine)
 
+    if dtype != work and engine == "cpu":
+        x, weights = x.to(work), weights._replace(input=weights.input.to(work))
     if dtype != work:
         weights = Weights(weights.input, *(None if given is None else given.to(work) for given in weights[1:]))  # type: ignore[arg-type]
         hidden = None if hidden is None else hidden.to(work)
@@ -159,7 +162,7 @@ def run(
         x.contiguous(),
         index if index is None else index.contiguous(),
         weights.input.contiguous(),
-        weights.input_bias if weights.input_bias is None else weights.input_bias.to(dtype),
+        weights.input_bias if weights.input_bias is None else weights.input_bias.to(x.dtype),
         F.linear(states, weights.recurrent, weights.recurrent_bias),
         states.contiguous(),
         weights.temperature,
@@ -194,7 +197,7 @@ def run(
     if readout == "state":
         output = (alpha @ states).transpose(0, 1).to(dtype) if steps == "all" else hidden_at_end()[:, None]
     else:
-        output = output.transpose(0, 1)
+        output = output.transpose(0, 1).to(dtype)
     return Run(
         output=output,
         hidden=hidden_at_end() if final else states.new_empty(0, states.shape[1]),
@@ -233,7 +236,7 @@ def _forward(*inputs: Any) -> tuple[Tensor, ...]:
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *problem, keep, engine = inputs
+    *problem, _, engine = inputs
     ctx.given = [field is not None for field in problem[:_TENSORS]]
     ctx.settings = (*problem[_TENSORS:], engine)
     alpha, _, _, soft, memory = output
@@ -286,10 +289,13 @@ class _Plain(torch.autograd.Function):
         return _backward(ctx, _gradients, grads)
 
 
+_apply = cast(Callable[..., tuple[Tensor, ...]], _Plain.apply)
+
+
 def _call(*inputs: Any) -> tuple[Tensor, ...]:
     if torch.compiler.is_compiling():
         return cast(tuple[Tensor, ...], torch.ops.sttau.recurrence(*inputs))
-    return cast(tuple[Tensor, ...], _Plain.apply(*inputs) if torch.is_grad_enabled() else _forward(*inputs))
+    return _apply(*inputs) if torch.is_grad_enabled() else _forward(*inputs)
 
 
 @torch.library.custom_op("sttau::recurrence", mutates_args=())
@@ -326,8 +332,8 @@ def _recurrence(
 
 @_recurrence.register_fake
 def _(  # type: ignore[no-untyped-def]
-    x, index, input, input_bias, recurrent, states, temperature, peephole, start, first, lengths, seed, sequence, sample,
-    rows, first_step, layer, cell, mode, reverse, read, keep, engine,
+    x, index, input, input_bias, recurrent, states, temperature, peephole, start, first, lengths, seed, sequence,
+    sample, rows, first_step, layer, cell, mode, reverse, read, keep, engine,
 ):  # fmt: skip
     time = (x if index is None else index).shape[0]
     k, d = states.shape
@@ -356,9 +362,7 @@ def _recurrence_backward(
     needs_x: bool,
     needs_first: bool,
 ) -> list[Tensor]:
-    found = _gradients(
-        tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x, needs_first
-    )
+    found = _gradients(tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x, needs_first)
     return [gradient.clone() for gradient in found]  # an operator's results must not share memory
 
 

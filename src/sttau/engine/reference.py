@@ -99,10 +99,7 @@ def run(
     samples = rows // batch
     states, d = weights.states.shape
     hidden = (inputs.new_zeros(1, d) if hidden is None else hidden.to(work)).expand(rows, d)
-    if cell == "lstm":
-        memory = (inputs.new_zeros(1, d) if memory is None else memory.to(work)).expand(rows, d)
-    else:
-        memory = None
+    memory = (inputs.new_zeros(1, d) if memory is None else memory.to(work)).expand(rows, d)
     valid = None
     if lengths is not None:
         valid = valid_steps(inputs, lengths).repeat(samples, 1)
@@ -115,10 +112,9 @@ def run(
     for t, gumbel in zip(order, _draws(noise, mode, order, states, work), strict=True):
         x = projected[:, t].repeat(samples, 1)
         if cell == "lstm":
-            assert memory is not None
             u, new_memory = lstm_cell(x, hidden, memory, weights)
         else:
-            u, new_memory = gru_cell(x, hidden, weights), None
+            u, new_memory = gru_cell(x, hidden, weights), memory
         alpha = transition(u @ weights.states.T, weights.temperature, gumbel, mode)
         new_hidden = alpha @ weights.states
         output = new_hidden if readout == "state" else u
@@ -126,8 +122,7 @@ def run(
             on = valid[:, t, None]
             output, alpha = output * on, alpha * on
             new_hidden = torch.where(on, new_hidden, hidden)
-            if memory is not None and new_memory is not None:
-                new_memory = torch.where(on, new_memory, memory)
+            new_memory = torch.where(on, new_memory, memory)
         hidden, memory = new_hidden, new_memory
         outputs.append(output)
         transitions.append(alpha)
@@ -142,7 +137,7 @@ def run(
     return Run(
         output=whole.to(dtype),
         hidden=hidden.to(dtype),
-        memory=None if memory is None else memory.to(dtype),
+        memory=memory.to(dtype) if cell == "lstm" else None,
         transitions=torch.stack(transitions, dim=1).to(dtype),
     )
 

@@ -1,24 +1,23 @@
-"""The factored recurrence on a GPU: one Triton program owns a row for its whole length.
+"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_kernels.py``.
 
-Rows do not interact, so there is no synchronisation between programs and one launch does many steps. A program keeps
-the recurrent matrix U (k × G·d) and the states S (k × d) in registers where they fit ("resident"), or reads them from
-cache at every step ("streamed"). The length is worked through in chunks of time, so that the wide buffers (projected
-input, gradients of the gates) never exist for the whole length; what is kept for the backward pass is α and, for an
-LSTM, its memory. Everything that is not serial (projections, sums over time of outer products) is a matrix product.
-
-Nothing is added up with atomics: results are the same from run to run.
+Rows do not interact, so one program owns a row, there is no synchronisation between programs, and one launch does many
+steps. The length is worked through in pieces of time, so that the wide buffers (projected input, gradients of the
+gates) never exist for the whole length; what is kept for the backward pass is α and, for an LSTM, its memory.
+Everything that is not serial (projections, sums over time of outer products) is a matrix product. Nothing is added up
+with atomics: results are the same from run to run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
+from sttau.engine import triton_kernels as kernels
 from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
@@ -26,787 +25,9 @@ _RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
 _RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
 _PIECES = 3  # of time, in which a sequence is worked through
 _PIECE_NUMBERS = 1 << 18  # of one gate, that a piece holds at least
+_FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
 
-# What Triton would otherwise compile anew for: numbers that are 1 or divisible by 16, and addresses of the caller's.
-_ANY_NUMBER = ["t0", "t1", "time", "B", "rows", "x_stride", "start_stride", "first_stride"]
-_ANY_ADDRESS = ["weight", "bias", "recurrent", "states", "temperature", "peephole", "start", "first", "lengths"]
-_ANY_GRADIENT = [*_ANY_ADDRESS, "grad_alpha", "grad_output"]
-
-
-# -- pieces of a step ------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _tanh(x):
-    return 2 * tl.sigmoid(2 * x) - 1
-
-
-@triton.jit
-def _sum2(p, i: tl.constexpr):
-    return tl.split(tl.sum(tl.join(p[i], p[i + 1]), 0))
-
-
-@triton.jit
-def _sum4(p, i: tl.constexpr):
-    low, high = tl.split(tl.sum(tl.join(tl.join(p[i], p[i + 1]), tl.join(p[i + 2], p[i + 3])), 0))
-    a, b = tl.split(low)
-    c, d = tl.split(high)
-    return a, b, c, d
-
-
-@triton.jit
-def _sum8(p, i: tl.constexpr):
-    left = tl.join(tl.join(p[i], p[i + 1]), tl.join(p[i + 2], p[i + 3]))
-    right = tl.join(tl.join(p[i + 4], p[i + 5]), tl.join(p[i + 6], p[i + 7]))
-    left, right = tl.split(tl.sum(tl.join(left, right), 0))
-    a, b = tl.split(left)
-    c, d = tl.split(right)
-    a0, a1 = tl.split(a)
-    b0, b1 = tl.split(b)
-    c0, c1 = tl.split(c)
-    d0, d1 = tl.split(d)
-    return a0, a1, b0, b1, c0, c1, d0, d1
-
-
-@triton.jit
-def _sums(p, K: tl.constexpr):
-    """The sums of K vectors as K scalars.
-
-    Vectors are joined first, so that one exchange between threads serves up to eight of them; zeros fill the last eight.
-    """
-    for _ in tl.static_range((8 - K % 8) % 8 if K % 8 > 4 else 4 - K % 8 if K % 8 == 3 else 0):
-        p = p + (tl.zeros_like(p[0]),)
-    sums = ()
-    for i in tl.static_range(K // 8):
-        sums = sums + _sum8(p, 8 * i)
-    if K % 8 > 4:
-        sums = sums + _sum8(p, K // 8 * 8)
-    elif K % 8 > 2:
-        sums = sums + _sum4(p, K // 8 * 8)
-    elif K % 8 == 2:
-        sums = sums + _sum2(p, K // 8 * 8)
-    elif K % 8 == 1:
-        sums = sums + (tl.sum(p[K - 1], 0),)
-    kept = ()
-    for j in tl.static_range(K):
-        kept = kept + (sums[j],)
-    return kept
-
-
-@triton.jit
-def _mix(weight, vectors, first: tl.constexpr, stride: tl.constexpr, K: tl.constexpr):
-    """Σ_j weight_j · vectors[first + j · stride]"""
-    total = weight[0] * vectors[first]
-    for j in tl.static_range(1, K):
-        total += weight[j] * vectors[first + j * stride]
-    return total
-
-
-@triton.jit
-def _load_rows(pointer, columns, on, K: tl.constexpr, G: tl.constexpr, d):
-    """K · G vectors of a (K, G · d) matrix, gates of a state beside each other."""
-    rows = ()
-    for i in tl.static_range(K * G):
-        rows = rows + (tl.load(pointer + i * d + columns, mask=on, other=0.0),)
-    return rows
-
-
-@triton.jit
-def _load_scalars(pointer, K: tl.constexpr):
-    values = ()
-    for j in tl.static_range(K):
-        values = values + (tl.load(pointer + j),)
-    return values
-
-
-@triton.jit
-def _no_scalars(K: tl.constexpr):
-    values = ()
-    for j in tl.static_range(K):
-        values = values + (0.0,)
-    return values
-
-
-@triton.jit
-def _load_gradient(pointer, place, K: tl.constexpr):
-    """Of α at one step; zeros where nothing outside reads α."""
-    if pointer is None:
-        return _no_scalars(K)
-    else:
-        return _load_scalars(pointer + place * K, K)
-
-
-@triton.jit
-def _load_old(pointer, goes_on, K: tl.constexpr):
-    """α of the step read before; nothing before the first."""
-    values = ()
-    for j in tl.static_range(K):
-        values = values + (tl.load(pointer + j, mask=goes_on, other=0.0),)
-    return values
-
-
-@triton.jit
-def _load_gates(pointer, columns, on, G: tl.constexpr, d):
-    values = ()
-    for g in tl.static_range(G):
-        values = values + (tl.load(pointer + g * d + columns, mask=on, other=0.0).to(tl.float32),)
-    return values
-
-
-@triton.jit
-def _nothing(like, G: tl.constexpr):
-    zeros = ()
-    for g in tl.static_range(G):
-        zeros = zeros + (tl.zeros_like(like[g]),)
-    return zeros
-
-
-@triton.jit
-def _length(lengths, sequence, time):
-    """Valid steps of a sequence; all of them where no lengths are given."""
-    if lengths is None:
-        return tl.cast(time, tl.int64)
-    else:
-        return tl.load(lengths + sequence)
-
-
-@triton.jit
-def _fetch(x, place, columns, on, G: tl.constexpr, d: tl.constexpr, stride, F: tl.constexpr):
-    """Ask for a step's input: G projected vectors, or F plain numbers."""
-    if F == 0:
-        return _load_gates(x + place * stride, columns, on, G, d)
-    else:
-        values = ()
-        for f in tl.static_range(F):
-            values = values + (tl.load(x + place * F + f).to(tl.float32),)
-        return values
-
-
-@triton.jit
-def _project(fetched, W, b, G: tl.constexpr, F: tl.constexpr):
-    """The projected input, made here from a few numbers."""
-    if F == 0:
-        return fetched
-    else:
-        values = ()
-        for g in tl.static_range(G):
-            value = b[g]
-            for f in tl.static_range(F):
-                value += fetched[f] * W[g * F + f]
-            values = values + (value,)
-        return values
-
-
-@triton.jit
-def _load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr, F: tl.constexpr):
-    """W_x by columns and the bias, for inputs of F numbers."""
-    W = ()
-    b = ()
-    for g in tl.static_range(G):
-        for f in tl.static_range(F):
-            W = W + (tl.load(weight + (g * d + columns) * F + f, mask=on, other=0.0).to(tl.float32),)
-        if bias is None:
-            b = b + (tl.zeros_like(columns).to(tl.float32),)
-        else:
-            b = b + (tl.load(bias + g * d + columns, mask=on, other=0.0).to(tl.float32),)
-    return W, b
-
-
-@triton.jit(
-    do_not_specialize=["total", "rows", "first_step", "layer"],
-    do_not_specialize_on_alignment=["seed", "sequence", "sample"],
-)
-def _noise(
-    alpha, seed, sequence, sample, total, rows, first_step, layer, K: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    """Write γ where α will be: programs run over (step, row) pairs, four states at a time."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    on = place < total
-    row = place % rows
-    time = (place // rows + first_step).to(tl.uint32)
-    who = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
-    which = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
-    key = tl.load(seed)
-    for block in tl.static_range((K + 3) // 4):
-        counter = (tl.zeros([BLOCK], tl.int32) + layer * 65536 + block).to(tl.uint32)
-        words = tl.philox(key, counter, time, which, who, 10)
-        for word in tl.static_range(4):
-            if block * 4 + word < K:
-                u = ((words[word] >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2⁻²³
-                tl.store(alpha + place * K + (block * 4 + word), -tl.log(-tl.log(u)), mask=on)
-
-
-# -- resident: few states, unrolled, in registers --------------------------------------------------------------------
-
-
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
-def _forward_resident(
-    x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
-    alpha, soft, output, memory, last,
-    t0, t1, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, QUIET: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    G: tl.constexpr = 3 if GRU else 4
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    length = _length(lengths, sequence, time)
-    steps = tl.minimum(length, t1) - t0
-    if REVERSE:
-        t = tl.minimum(length, t1) - 1
-        move = -1
-    else:
-        t = tl.cast(t0, tl.int64)
-        move = 1
-    if steps > 0:
-        columns = tl.arange(0, D)
-        on = columns < d
-        inverse = 1 / tl.load(temperature)
-        U = _load_rows(recurrent, columns, on, K, G, d)
-        S = _load_rows(states, columns, on, K, 1, d)
-        W, b = _load_projection(weight, bias, columns, on, G, d, F)
-        if PEEPHOLE:
-            peep = _load_gates(peephole, columns, on, 3, d)
-        begins = (t == length - 1) if REVERSE else (t == 0)
-        goes_on = (t != length - 1) if REVERSE else (t != 0)
-        fetched = _fetch(x, (t - t0) * B + sequence, columns, on, G, d, x_stride, F)
-        a = _load_old(alpha + ((t - move) * rows + row) * K, goes_on, K)  # the end of the chunk before, or nowhere yet
-        opening = _load_gates(start + row * start_stride, columns, columns < tl.where(begins, d, 0), G, d)
-        if GRU:
-            c = tl.load(first + row * first_stride + columns, mask=columns < tl.where(begins, d, 0), other=0.0)  # h_0
-        else:
-            c = tl.load(last + row * d + columns, mask=on, other=0.0)
-            if begins:
-                c = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-
-        for _ in range(steps):
-            place = t * rows + row
-            ahead = tl.minimum(tl.maximum(t + move, t0), t1 - 1)  # what a step reads is loaded a step before
-            following = _fetch(x, (ahead - t0) * B + sequence, columns, on, G, d, x_stride, F)
-            xs = _project(fetched, W, b, G, F)
-            if not QUIET:
-                gumbel = _load_scalars(alpha + place * K, K)
-            if GRU:
-                r = tl.sigmoid(xs[0] + (opening[0] + _mix(a, U, 0, 3, K)))
-                z = tl.sigmoid(xs[1] + (opening[1] + _mix(a, U, 1, 3, K)))
-                n = _tanh(xs[2] + r * (opening[2] + _mix(a, U, 2, 3, K)))
-                u = n + z * (c + _mix(a, S, 0, 1, K) - n)
-                c = tl.zeros_like(c)
-            else:
-                i = xs[0] + (opening[0] + _mix(a, U, 0, 4, K))
-                f = xs[1] + (opening[1] + _mix(a, U, 1, 4, K))
-                g = xs[2] + (opening[2] + _mix(a, U, 2, 4, K))
-                o = xs[3] + (opening[3] + _mix(a, U, 3, 4, K))
-                if PEEPHOLE:
-                    i += peep[0] * c
-                    f += peep[1] * c
-                c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(g)
-                if PEEPHOLE:
-                    o += peep[2] * c
-                u = tl.sigmoid(o) * _tanh(c)
-                if KEEP:
-                    tl.store(memory + place * d + columns, c, mask=on)
-            p = ()
-            for j in tl.static_range(K):
-                p = p + (S[j] * u,)
-            raw = _sums(p, K)
-            l = ()
-            for j in tl.static_range(K):
-                if QUIET:
-                    l = l + (raw[j] * inverse,)
-                else:
-                    l = l + ((raw[j] + gumbel[j]) * inverse,)
-            top = l[0]
-            for j in tl.static_range(1, K):
-                top = tl.maximum(top, l[j])
-            e = ()
-            for j in tl.static_range(K):
-                e = e + (tl.exp(l[j] - top),)
-            total = e[0]
-            for j in tl.static_range(1, K):
-                total += e[j]
-            scale = 1 / total
-            a = ()
-            free = total > 0  # until the first largest is found
-            for j in tl.static_range(K):
-                if HARD:
-                    if KEEP:
-                        tl.store(soft + place * K + j, e[j] * scale)
-                    chosen = free & (l[j] == top)
-                    free = free & (l[j] != top)
-                    a = a + (chosen.to(tl.float32),)
-                else:
-                    a = a + (e[j] * scale,)
-                tl.store(alpha + place * K + j, a[j])
-            if READ == 2:
-                tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
-            elif READ == 1:
-                if (t == 0) if REVERSE else (t == length - 1):
-                    tl.store(output + row * d + columns, u.to(output.dtype.element_ty), mask=on)
-            fetched = following
-            opening = _nothing(opening, G)
-            t += move
-        if not GRU:
-            tl.store(last + row * d + columns, c, mask=on)
-
-
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_GRADIENT)
-def _backward_resident(
-    x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
-    alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start, grad_first,
-    t0, t1, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
-):  # fmt: skip
-    G: tl.constexpr = 3 if GRU else 4
-    BLOCKS: tl.constexpr = 6 if GRU else 5  # of d numbers, in a row of ``wide``
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    length = _length(lengths, sequence, time)
-    columns = tl.arange(0, D)
-    on = columns < d
-    # The last step read comes first.
-    if REVERSE:
-        t = tl.cast(t0, tl.int64)
-        move = 1
-    else:
-        t = tl.minimum(length, t1) - 1
-        move = -1
-    steps = tl.minimum(length, t1) - t0
-    if steps > 0:
-        inverse = 1 / tl.load(temperature)
-        U = _load_rows(recurrent, columns, on, K, G, d)
-        S = _load_rows(states, columns, on, K, 1, d)
-        W, b = _load_projection(weight, bias, columns, on, G, d, F)
-        if PEEPHOLE:
-            peep = _load_gates(peephole, columns, on, 3, d)
-        opening = _load_gates(start + row * start_stride, columns, on, G, d)
-        origin = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-        if CARRY:
-            da = _load_scalars(carry_alpha + row * K, K)
-            warmth = tl.load(grad_temperature + row)
-        else:
-            da = _no_scalars(K)
-            warmth = 0.0
-        a = _load_scalars(alpha + (t * rows + row) * K, K)
-        if not GRU:
-            c = tl.load(memory + (t * rows + row) * d + columns, mask=on, other=0.0)
-            if carry_memory is None:
-                dc = tl.zeros([D], tl.float32)
-            else:
-                dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
-        # Everything a step reads is loaded one step ahead: here for the first.
-        goes_on = (t != length - 1) if REVERSE else (t != 0)
-        place = t * rows + row
-        fetched = _fetch(x, (t - t0) * B + sequence, columns, on, G, d, x_stride, F)
-        old = _load_old(alpha + (place + move * rows) * K, goes_on, K)
-        outer = _load_gradient(grad_alpha, place, K)
-        if not GRU:
-            was = tl.load(memory + (place + move * rows) * d + columns, mask=columns < tl.where(goes_on, d, 0), other=0.0)
-        if READ == 2:
-            du = tl.load(grad_output + place * d + columns, mask=on, other=0.0).to(tl.float32)
-        for _ in range(steps):
-            place = t * rows + row
-            begins = (t == length - 1) if REVERSE else (t == 0)
-            ahead = tl.minimum(tl.maximum(t + move, t0), t1 - 1)
-            goes_on = (ahead != length - 1) if REVERSE else (ahead != 0)
-            there = ahead * rows + row
-            following = _fetch(x, (ahead - t0) * B + sequence, columns, on, G, d, x_stride, F)
-            xs = _project(fetched, W, b, G, F)
-            next_old = _load_old(alpha + (there + move * rows) * K, goes_on, K)
-            next_outer = _load_gradient(grad_alpha, there, K)
-            if not GRU:
-                next_was = tl.load(memory + (there + move * rows) * d + columns, mask=columns < tl.where(goes_on, d, 0), other=0.0)
-                was = tl.where(begins, origin, was)
-            if READ == 2:
-                next_du = tl.load(grad_output + there * d + columns, mask=on, other=0.0).to(tl.float32)
-            elif READ == 1:
-                ends = (t == 0) if REVERSE else (t == length - 1)
-                du = tl.load(grad_output + row * d + columns, mask=columns < tl.where(ends, d, 0), other=0.0).to(tl.float32)
-            else:
-                du = tl.zeros([D], tl.float32)
-            if HARD:
-                s = _load_scalars(soft + place * K, K)
-            else:
-                s = a
-
-            # What the forward pass knew: off the serial path, because α is kept.
-            if GRU:
-                r = tl.sigmoid(xs[0] + _mix(old, U, 0, 3, K) + tl.where(begins, opening[0], 0.0))
-                z = tl.sigmoid(xs[1] + _mix(old, U, 1, 3, K) + tl.where(begins, opening[1], 0.0))
-                m = _mix(old, U, 2, 3, K) + tl.where(begins, opening[2], 0.0)
-                n = _tanh(xs[2] + r * m)
-                h = _mix(old, S, 0, 1, K) + tl.where(begins, origin, 0.0)
-                u = n + z * (h - n)
-            else:
-                i = xs[0] + _mix(old, U, 0, 4, K) + tl.where(begins, opening[0], 0.0)
-                f = xs[1] + _mix(old, U, 1, 4, K) + tl.where(begins, opening[1], 0.0)
-                g = _tanh(xs[2] + _mix(old, U, 2, 4, K) + tl.where(begins, opening[2], 0.0))
-                o = xs[3] + _mix(old, U, 3, 4, K) + tl.where(begins, opening[3], 0.0)
-                if PEEPHOLE:
-                    i += peep[0] * was
-                    f += peep[1] * was
-                    o += peep[2] * c
-                i = tl.sigmoid(i)
-                f = tl.sigmoid(f)
-                o = tl.sigmoid(o)
-                y = _tanh(c)
-                u = o * y
-
-            dot = s[0] * (da[0] + outer[0])
-            for j in tl.static_range(1, K):
-                dot += s[j] * (da[j] + outer[j])
-            dl = ()
-            into = coefficients + place * (2 * K + 2 + F)
-            for j in tl.static_range(K):
-                dl = dl + (s[j] * (da[j] + outer[j] - dot) * inverse,)
-                warmth -= dl[j] * tl.log(tl.maximum(s[j], 1e-37))  # where α is 0, so is its gradient
-                tl.store(into + j, old[j])
-                tl.store(into + K + j, dl[j])
-            tl.store(into + 2 * K, 1.0)
-            tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
-            for number in tl.static_range(F):
-                tl.store(into + 2 * K + 2 + number, fetched[number])
-            du += _mix(dl, S, 0, 1, K)
-
-            out = wide + ((t - t0) * rows + row) * BLOCKS * d + columns
-            p = ()
-            if GRU:
-                dn = du * (1 - z) * (1 - n * n)
-                dz = du * (h - n) * z * (1 - z)
-                dr = dn * m * r * (1 - r)
-                dm = dn * r
-                dh = du * z
-                for j in tl.static_range(K):
-                    p = p + (dr * U[3 * j] + dz * U[3 * j + 1] + dm * U[3 * j + 2] + dh * S[j],)
-                tl.store(out, dr, mask=on)
-                tl.store(out + d, dz, mask=on)
-                tl.store(out + 2 * d, dn, mask=on)
-                tl.store(out + 3 * d, dm, mask=on)
-                tl.store(out + 4 * d, dh, mask=on)
-                tl.store(out + 5 * d, u, mask=on)
-                opened = columns < tl.where(begins, d, 0)
-                if grad_start is not None:
-                    tl.store(grad_start + row * 3 * d + columns, dr, mask=opened)
-                    tl.store(grad_start + row * 3 * d + d + columns, dz, mask=opened)
-                    tl.store(grad_start + row * 3 * d + 2 * d + columns, dm, mask=opened)
-                if grad_first is not None:
-                    tl.store(grad_first + row * d + columns, dh, mask=opened)
-            else:
-                do = du * y * o * (1 - o)
-                dc += du * o * (1 - y * y)
-                if PEEPHOLE:
-                    dc += do * peep[2]
-                di = dc * g * i * (1 - i)
-                df = dc * was * f * (1 - f)
-                dg = dc * i * (1 - g * g)
-                dc *= f
-                if PEEPHOLE:
-                    dc += di * peep[0] + df * peep[1]
-                for j in tl.static_range(K):
-                    p = p + (di * U[4 * j] + df * U[4 * j + 1] + dg * U[4 * j + 2] + do * U[4 * j + 3],)
-                tl.store(out, di, mask=on)
-                tl.store(out + d, df, mask=on)
-                tl.store(out + 2 * d, dg, mask=on)
-                tl.store(out + 3 * d, do, mask=on)
-                tl.store(out + 4 * d, u, mask=on)
-                if grad_start is not None:
-                    opened = columns < tl.where(begins, d, 0)
-                    tl.store(grad_start + row * 4 * d + columns, di, mask=opened)
-                    tl.store(grad_start + row * 4 * d + d + columns, df, mask=opened)
-                    tl.store(grad_start + row * 4 * d + 2 * d + columns, dg, mask=opened)
-                    tl.store(grad_start + row * 4 * d + 3 * d + columns, do, mask=opened)
-                c = was
-                was = next_was
-            da = _sums(p, K)
-            a = old
-            old = next_old
-            outer = next_outer
-            fetched = following
-            if READ == 2:
-                du = next_du
-            t += move
-        for j in tl.static_range(K):
-            tl.store(carry_alpha + row * K + j, da[j])
-        tl.store(grad_temperature + row, warmth)
-        if not GRU:
-            if grad_first is not None:
-                tl.store(grad_first + row * d + columns, dc, mask=on)
-
-
-# -- streamed: any number of states, read from cache at every step ---------------------------------------------------
-
-
-@triton.jit
-def _mix_streamed(coefficients, matrix, columns, on, width, K: tl.constexpr, KB: tl.constexpr, D: tl.constexpr):
-    """Σ_j coefficients_j · matrix[j, columns], a block of states at a time."""
-    total = tl.zeros([D], tl.float32)
-    for block in range(0, K, KB):
-        j = block + tl.arange(0, KB)
-        weight = tl.load(coefficients + j, mask=j < K, other=0.0)
-        part = tl.load(matrix + j[:, None] * width + columns[None, :], mask=(j < K)[:, None] & on[None, :], other=0.0)
-        total += tl.sum(weight[:, None] * part, 0)
-    return total
-
-
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
-def _forward_streamed(
-    x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
-    alpha, soft, output, memory, last,
-    t0, t1, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, QUIET: tl.constexpr, KEEP: tl.constexpr,
-    KB: tl.constexpr, KP: tl.constexpr,
-):  # fmt: skip
-    G: tl.constexpr = 3 if GRU else 4
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    length = _length(lengths, sequence, time)
-    steps = tl.minimum(length, t1) - t0
-    if REVERSE:
-        t = tl.minimum(length, t1) - 1
-        move = -1
-    else:
-        t = tl.cast(t0, tl.int64)
-        move = 1
-    if steps > 0:
-        columns = tl.arange(0, D)
-        on = columns < d
-        number = tl.arange(0, KP)
-        inverse = 1 / tl.load(temperature)
-        if PEEPHOLE:
-            peep = _load_gates(peephole, columns, on, 3, d)
-        c = tl.zeros([D], tl.float32)
-        if not GRU:
-            c = tl.load(last + row * d + columns, mask=on, other=0.0)
-            if (t == length - 1) if REVERSE else (t == 0):
-                c = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-        for _ in range(steps):
-            place = t * rows + row
-            begins = (t == length - 1) if REVERSE else (t == 0)
-            before = alpha + (place - move * rows) * K
-            here = alpha + place * K
-            # The first step reads ``start`` in place of U, with nothing to mix.
-            if begins:
-                h = _load_gates(start + row * start_stride, columns, on, G, d)
-                old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-            else:
-                h0 = _mix_streamed(before, recurrent, columns, on, G * d, K, KB, D)
-                h1 = _mix_streamed(before, recurrent + d, columns, on, G * d, K, KB, D)
-                h2 = _mix_streamed(before, recurrent + 2 * d, columns, on, G * d, K, KB, D)
-                if GRU:
-                    h = (h0, h1, h2)
-                    old = _mix_streamed(before, states, columns, on, d, K, KB, D)
-                else:
-                    h = (h0, h1, h2, _mix_streamed(before, recurrent + 3 * d, columns, on, G * d, K, KB, D))
-                    old = c
-            xs = _load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-            if GRU:
-                r = tl.sigmoid(xs[0] + h[0])
-                z = tl.sigmoid(xs[1] + h[1])
-                n = _tanh(xs[2] + r * h[2])
-                u = n + z * (old - n)
-            else:
-                i = xs[0] + h[0]
-                f = xs[1] + h[1]
-                o = xs[3] + h[3]
-                if PEEPHOLE:
-                    i += peep[0] * c
-                    f += peep[1] * c
-                c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(xs[2] + h[2])
-                if PEEPHOLE:
-                    o += peep[2] * c
-                u = tl.sigmoid(o) * _tanh(c)
-                if KEEP:
-                    tl.store(memory + place * d + columns, c, mask=on)
-            for block in range(0, K, KB):
-                j = block + tl.arange(0, KB)
-                part = tl.load(
-                    states + j[:, None] * d + columns[None, :], mask=(j < K)[:, None] & on[None, :], other=0.0
-                )
-                l = tl.sum(part * u[None, :], 1)
-                if not QUIET:
-                    l += tl.load(here + j, mask=j < K, other=0.0)
-                tl.store(here + j, l * inverse, mask=j < K)
-            tl.debug_barrier()  # what some threads wrote, others read
-            l = tl.load(here + number, mask=number < K, other=float("-inf"))
-            top = tl.max(l, 0)
-            e = tl.exp(l - top)
-            a = e / tl.sum(e, 0)
-            tl.debug_barrier()
-            if HARD:
-                if KEEP:
-                    tl.store(soft + place * K + number, a, mask=number < K)
-                winner = tl.min(tl.where(l == top, number, KP), 0)
-                a = (number == winner).to(tl.float32)
-            tl.store(here + number, a, mask=number < K)
-            if READ == 2:
-                tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
-            elif READ == 1:
-                if (t == 0) if REVERSE else (t == length - 1):
-                    tl.store(output + row * d + columns, u.to(output.dtype.element_ty), mask=on)
-            tl.debug_barrier()
-            t += move
-        if not GRU:
-            tl.store(last + row * d + columns, c, mask=on)
-
-
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_GRADIENT)
-def _backward_streamed(
-    x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
-    alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start, grad_first,
-    t0, t1, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
-    KB: tl.constexpr, KP: tl.constexpr,
-):  # fmt: skip
-    G: tl.constexpr = 3 if GRU else 4
-    BLOCKS: tl.constexpr = 6 if GRU else 5  # of d numbers, in a row of ``wide``
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    length = _length(lengths, sequence, time)
-    columns = tl.arange(0, D)
-    on = columns < d
-    number = tl.arange(0, KP)
-    if REVERSE:
-        t = tl.cast(t0, tl.int64)
-        move = 1
-    else:
-        t = tl.minimum(length, t1) - 1
-        move = -1
-    steps = tl.minimum(length, t1) - t0
-    if steps > 0:
-        inverse = 1 / tl.load(temperature)
-        if PEEPHOLE:
-            peep = _load_gates(peephole, columns, on, 3, d)
-        c = tl.zeros([D], tl.float32)
-        dc = tl.zeros([D], tl.float32)
-        if not GRU:
-            c = tl.load(memory + (t * rows + row) * d + columns, mask=on, other=0.0)
-            if carry_memory is not None:
-                dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
-        if CARRY:
-            warmth = tl.load(grad_temperature + row)
-        else:
-            warmth = 0.0
-        for _ in range(steps):
-            place = t * rows + row
-            begins = (t == length - 1) if REVERSE else (t == 0)
-            before = place + move * rows
-            xs = _load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-            if begins:
-                h = _load_gates(start + row * start_stride, columns, on, G, d)
-                old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-            else:
-                b = alpha + before * K
-                h0 = _mix_streamed(b, recurrent, columns, on, G * d, K, KB, D)
-                h1 = _mix_streamed(b, recurrent + d, columns, on, G * d, K, KB, D)
-                h2 = _mix_streamed(b, recurrent + 2 * d, columns, on, G * d, K, KB, D)
-                if GRU:
-                    h = (h0, h1, h2)
-                    old = _mix_streamed(b, states, columns, on, d, K, KB, D)
-                else:
-                    h = (h0, h1, h2, _mix_streamed(b, recurrent + 3 * d, columns, on, G * d, K, KB, D))
-                    old = tl.load(memory + before * d + columns, mask=on, other=0.0)
-
-            if HARD:
-                s = tl.load(soft + place * K + number, mask=number < K, other=0.0)
-            else:
-                s = tl.load(alpha + place * K + number, mask=number < K, other=0.0)
-            da = tl.load(carry_alpha + row * K + number, mask=number < K, other=0.0)
-            if grad_alpha is not None:
-                da += tl.load(grad_alpha + place * K + number, mask=number < K, other=0.0)
-            dl = s * (da - tl.sum(s * da, 0)) * inverse
-            warmth -= tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0)
-            into = coefficients + place * (2 * K + 2)
-            back = tl.load(alpha + before * K + number, mask=number < tl.where(begins, 0, K), other=0.0)
-            tl.store(into + number, back, mask=number < K)
-            tl.store(into + K + number, dl, mask=number < K)
-            tl.store(into + 2 * K, 1.0)
-            tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
-            tl.debug_barrier()
-            du = _mix_streamed(into + K, states, columns, on, d, K, KB, D)
-            if READ == 2:
-                du += tl.load(grad_output + place * d + columns, mask=on, other=0.0).to(tl.float32)
-            elif READ == 1:
-                ends = (t == 0) if REVERSE else (t == length - 1)
-                du += tl.load(grad_output + row * d + columns, mask=columns < tl.where(ends, d, 0), other=0.0).to(tl.float32)
-
-            out = wide + ((t - t0) * rows + row) * BLOCKS * d + columns
-            opened = columns < tl.where(begins, d, 0)
-            if GRU:
-                r = tl.sigmoid(xs[0] + h[0])
-                z = tl.sigmoid(xs[1] + h[1])
-                n = _tanh(xs[2] + r * h[2])
-                dn = du * (1 - z) * (1 - n * n)
-                dz = du * (old - n) * z * (1 - z)
-                dr = dn * h[2] * r * (1 - r)
-                dm = dn * r
-                dh = du * z
-                parts = (dr, dz, dm, dh)
-                tl.store(out, dr, mask=on)
-                tl.store(out + d, dz, mask=on)
-                tl.store(out + 2 * d, dn, mask=on)
-                tl.store(out + 3 * d, dm, mask=on)
-                tl.store(out + 4 * d, dh, mask=on)
-                tl.store(out + 5 * d, n + z * (old - n), mask=on)
-                if grad_first is not None:
-                    tl.store(grad_first + row * d + columns, dh, mask=opened)
-            else:
-                i = xs[0] + h[0]
-                f = xs[1] + h[1]
-                g = _tanh(xs[2] + h[2])
-                o = xs[3] + h[3]
-                if PEEPHOLE:
-                    i += peep[0] * old
-                    f += peep[1] * old
-                    o += peep[2] * c
-                i = tl.sigmoid(i)
-                f = tl.sigmoid(f)
-                o = tl.sigmoid(o)
-                y = _tanh(c)
-                do = du * y * o * (1 - o)
-                dc += du * o * (1 - y * y)
-                if PEEPHOLE:
-                    dc += do * peep[2]
-                di = dc * g * i * (1 - i)
-                df = dc * old * f * (1 - f)
-                dg = dc * i * (1 - g * g)
-                dc *= f
-                if PEEPHOLE:
-                    dc += di * peep[0] + df * peep[1]
-                parts = (di, df, dg, do)
-                tl.store(out, di, mask=on)
-                tl.store(out + d, df, mask=on)
-                tl.store(out + 2 * d, dg, mask=on)
-                tl.store(out + 3 * d, do, mask=on)
-                tl.store(out + 4 * d, o * y, mask=on)
-                c = old
-            if grad_start is not None:
-                for gate in tl.static_range(G):
-                    tl.store(grad_start + (row * G + gate) * d + columns, parts[gate], mask=opened)
-            for block in range(0, K, KB):
-                j = block + tl.arange(0, KB)
-                mask = (j < K)[:, None] & on[None, :]
-                total = tl.zeros([KB], tl.float32)
-                for gate in tl.static_range(G):
-                    part = tl.load(recurrent + (j[:, None] * G + gate) * d + columns[None, :], mask=mask, other=0.0)
-                    total += tl.sum(part * parts[gate][None, :], 1)
-                if GRU:
-                    part = tl.load(states + j[:, None] * d + columns[None, :], mask=mask, other=0.0)
-                    total += tl.sum(part * parts[3][None, :], 1)
-                tl.store(carry_alpha + row * K + j, total, mask=j < K)
-            tl.debug_barrier()
-            t += move
-        tl.store(grad_temperature + row, warmth)
-        if not GRU:
-            if grad_first is not None:
-                tl.store(grad_first + row * d + columns, dc, mask=on)
-
-
-# -- the two functions of an engine ----------------------------------------------------------------------------------
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -835,9 +56,10 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
     return options, resident
 
 
-def _pieces(problem: Problem, time: int) -> list[tuple[int, int]]:
-    """Pieces of time in reading order."""
-    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // (problem.rows * problem.states.shape[1])))
+def _pieces(problem: Problem, time: int, keep: bool = True) -> list[tuple[int, int]]:
+    """Pieces of time in reading order: few where nothing is kept, and memory is not short."""
+    row = problem.rows * problem.states.shape[1]
+    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // row)) if keep else -(-_FORWARD_NUMBERS // row)
     pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
     return pieces[::-1] if problem.reverse else pieces
 
@@ -867,7 +89,7 @@ def _stride(tensor: Tensor) -> int:
     return 0 if len(tensor) == 1 else tensor.stride(0)
 
 
-def _on_device(function: Any) -> Any:
+def _on_device(function: Function) -> Function:
     """Kernels start on the current GPU: make it the one that holds the problem."""
 
     @wraps(function)
@@ -877,7 +99,7 @@ def _on_device(function: Any) -> Any:
         with torch.cuda.device(problem.x.device):
             return function(problem, *args)
 
-    return call
+    return cast(Function, call)
 
 
 @_on_device
@@ -892,13 +114,13 @@ def forward(problem: Problem, keep: bool) -> Results:
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
-    kernel = _forward_resident if resident else _forward_streamed
+    kernel = kernels.forward_resident if resident else kernels.forward_streamed
     if problem.mode != "deterministic":
         draws = [alpha, problem.seed, problem.sequence, problem.sample, time * rows, rows]
         draws += [problem.first_step, problem.layer]
-        _launch(_noise, triton.cdiv(time * rows, 128), draws, {"K": k, "BLOCK": 128, "num_warps": 4})
+        _launch(kernels.write_noise, triton.cdiv(time * rows, 128), draws, {"K": k, "BLOCK": 128, "num_warps": 4})
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
-    for begin, end in [(0, time)] if options["F"] else _pieces(problem, time):
+    for begin, end in [(0, time)] if options["F"] else _pieces(problem, time, keep):
         if options["F"]:
             x = problem.x
         elif table is not None and problem.index is not None:
@@ -943,7 +165,7 @@ def backward(
     options, resident = _plan(problem, 6, {"CARRY": False})
     inside = bool(options["F"])
     in_place = not inside and rows == batch and problem.x.dtype == torch.float32
-    kernel = _backward_resident if resident else _backward_streamed
+    kernel = kernels.backward_resident if resident else kernels.backward_streamed
     ragged = problem.lengths is not None
     if ragged or not resident:  # a row may have nothing to do in the first piece
         options["CARRY"] = True
@@ -957,7 +179,9 @@ def backward(
     grad_first = None
     if needs.first or (not gru and len(pieces) > 1):  # an LSTM's memory gradient passes from piece to piece here
         grad_first = fresh((rows, d)) if gru or grad_last is None else grad_last.clone()
-    carry_memory = grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
+    carry_memory = (
+        grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
+    )
     grad_x = torch.empty_like(problem.x) if needs.x else None
     grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
     grad_peephole = None if problem.peephole is None else zeros(3, d)
@@ -978,13 +202,14 @@ def backward(
             x = linear(problem.x[begin:end], problem.input, problem.input_bias)
         args = [
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
-            problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft, results.memory,
-            grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start,
-            grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
+            problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
+            results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
+            grad_start, grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start),
+            _stride(problem.first),
         ]  # fmt: skip
         _launch(kernel, rows, args, options)
         options["CARRY"], carry_memory = True, grad_first
-        if ragged and in_place:  # the projected input beyond a row's length is no gradient
+        if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
             wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
         _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)

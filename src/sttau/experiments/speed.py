@@ -163,7 +163,7 @@ class _Plain:
 
     def work(self, task: Task) -> Callable[[], None]:
         """One forward pass is what ten samples are compared with."""
-        modules = [self.layer] if self.embedding is None else [self.layer, self.embedding]
+        modules: list[nn.Module] = [self.layer] if self.embedding is None else [self.layer, self.embedding]
         return _step(self._last, modules) if task == "training" else _quietly(self._last)
 
 
@@ -185,7 +185,7 @@ class _Ours:
 
     def work(self, task: Task) -> Callable[[], None]:
         """A training step, a forward pass, or ten samples at once."""
-        modules = [self.layer] if self.embedding is None else [self.layer, self.embedding]
+        modules: list[nn.Module] = [self.layer] if self.embedding is None else [self.layer, self.embedding]
         if task == "training":
             return _step(self._last, modules)
         return _quietly(self._last if task == "forward" else lambda: self._last(self.noise))
@@ -238,9 +238,7 @@ def _seconds(call: Callable[[], None], times: int, device: str) -> float:
     return (time.perf_counter() - began) / times
 
 
-def _alternate(
-    work: dict[str, Callable[[], None]], device: str, rounds: int, round_seconds: float
-) -> dict[str, float]:
+def _alternate(work: dict[str, Callable[[], None]], device: str, rounds: int, round_seconds: float) -> dict[str, float]:
     """Median milliseconds of each; they take turns, so that a busy moment does not fall on one of them alone."""
     times = {}
     for name, call in work.items():

@@ -269,7 +269,8 @@ class FiniteStateRNN(nn.Module):
             self.check_exact()
             if embedding is not None:
                 inputs = F.embedding(inputs, embedding)
-            law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
+            with torch.autocast(inputs.device.type, enabled=False):
+                law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
             law = law.to(inputs.dtype)
             last = law[:, -1:] @ self.states
             if lengths is not None:
@@ -330,7 +331,9 @@ class FiniteStateRNN(nn.Module):
     def _reads_transitions(self, layer: int) -> bool:
         """Whether a layer reads α of the layer below in place of its output Sᵀα: k numbers a step instead of d."""
         drops = self.training and self.dropout > 0
-        return 0 < layer < self.num_layers and self.readout == "state" and not drops and self.num_states < self.hidden_size
+        return (
+            0 < layer < self.num_layers and self.readout == "state" and not drops and self.num_states < self.hidden_size
+        )
 
     def _between(self, layer: int, runs: list[Run]) -> tuple[Tensor, list[Tensor]]:
         """What a layer reads of those below: their output; or α, with the states that make the output of it."""

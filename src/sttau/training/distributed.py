@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -111,5 +112,10 @@ def join(device: torch.device) -> Processes:
 
 
 def _leave() -> None:
+    """End the group while Python is still whole, and let gloo's threads put down the last tensors they hold.
+
+    One that does so later, when Python is being taken down, aborts the process (pytorch/pytorch#179291).
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
+        time.sleep(0.1)

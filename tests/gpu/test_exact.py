@@ -1,0 +1,74 @@
+"""The exact engine's kernels on a real GPU; float64 PyTorch is the oracle."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from sttau.engine import Weights, exact
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def _gradients(given: list[Tensor], lengths: Tensor | None, engine: exact.Engine) -> list[Tensor]:
+    """π of all steps from h_0 = s_1, and the gradient of a fixed sum of it for all that is given."""
+    x, w_x, w_h, b_x, b_h, states = given = [tensor.clone().requires_grad_() for tensor in given]
+    weights = Weights(w_x, w_h, b_x, b_h, states, torch.tensor(1.0))
+    first = exact.transition_rows(x[:, 0], states[:1], weights, engine=engine)[:, 0]
+    matrices = exact.transition_matrices(x[:, 1:], weights, engine=engine)
+    law = exact.state_distribution(first, matrices, lengths, engine=engine if len(states) <= 32 else "reference")
+    weight = torch.randn(law.shape, generator=torch.Generator().manual_seed(1)).to(law)
+    return [law, *torch.autograd.grad((law * weight).sum(), given)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "time", "d", "k"),
+    [
+        (8, 300, 256, 10),
+        (3, 50, 37, 5),
+        (4, 100, 100, 17),
+        (2, 20, 64, 32),
+        (2, 40, 96, 100),
+        (2, 20, 1024, 3),
+        (1, 2, 1, 2),
+    ],
+)
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "lengths"])
+def test_values_and_gradients_are_those_of_float64_and_the_same_twice(
+    batch: int, time: int, d: int, k: int, padded: bool
+) -> None:
+    shapes = [(batch, time, 6), (3 * d, 6), (3 * d, d), (3 * d,), (3 * d,), (k, d)]
+    given = [torch.randn(shape, device="cuda", dtype=torch.float64) / shape[-1] ** 0.5 for shape in shapes]
+    lengths = torch.randint(1, time + 1, (batch,), device="cuda") if padded else None
+    single = [tensor.float() for tensor in given]
+    fast, again = (_gradients(single, lengths, "triton") for _ in range(2))
+    for found, second, expected in zip(fast, again, _gradients(given, lengths, "reference"), strict=True):
+        assert torch.equal(found, second)
+        scale = expected.abs().max().item()
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4 * scale)
+
+
+def test_rounding_does_not_accumulate_over_twenty_thousand_steps() -> None:
+    slow = torch.eye(10, dtype=torch.float64, device="cuda") * 6
+    matrices = (torch.randn(2, 20_000, 10, 10, dtype=torch.float64, device="cuda") + slow).softmax(-1)
+    first = torch.full((2, 10), 0.1, dtype=torch.float64, device="cuda")
+    single = exact.state_distribution(first.float(), matrices.float(), engine="triton")
+    torch.testing.assert_close(single.double(), exact.state_distribution(first, matrices), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [3, 30], ids=["few tokens", "more tokens than entries"])
+def test_a_table_gives_what_each_token_gives(count: int) -> None:
+    tokens = torch.randint(10, (2, count), device="cuda")
+    values = torch.randn(10, 4, 4, device="cuda")
+    torch.testing.assert_close(exact.tabulate(lambda ids: values[ids], tokens, 10), values[tokens])
+
+
+def test_a_graph_of_kernels_can_be_captured_and_replayed() -> None:
+    first, matrices = torch.full((2, 5), 0.2, device="cuda"), torch.randn(2, 99, 5, 5, device="cuda").softmax(-1)
+    expected = exact.state_distribution(first, matrices)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = exact.state_distribution(first, matrices)
+    graph.replay()
+    assert torch.equal(captured, expected)
