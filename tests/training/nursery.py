@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from tests.training import tasks
 
 import sttau.files
+from tests.training import tasks
 
 
 def start(work: Callable[[], object]) -> int:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.training.tasks import train_alike, weights
 
 from sttau.training import read_log
 from sttau.training.distributed import Processes
+from tests.training.tasks import train_alike, weights
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("soft", "exact", "plain", "penalty")

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from tests.training.tasks import make_data, make_model, train, weights
 
 from sttau import SequenceClassifier, STTauLSTM
 from sttau.training import Interrupted, Update, fit, read_log
 from sttau.training.checkpoint import DamagedError, checkpoint_path, read_checkpoint, write_checkpoint
+from tests.training.tasks import make_data, make_model, train, weights
 
 ROOT = Path(__file__).parents[2]
 
