@@ -113,8 +113,22 @@ class SequenceModel(nn.Module):
         """Raise a clear error if these are not targets for ``batch`` sequences; return them in the loss's form."""
 
     @abstractmethod
-    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Mean loss of a batch, with fresh noise."""
+    def loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+    ) -> Tensor:
+        """Mean loss of a batch; ``noise`` names the draws, fresh ones without it."""
+
+    def penalty(self, sequences: int) -> Tensor | None:
+        """What training adds to the mean loss of a batch; None where there is nothing to add.
+
+        A layer with distributions over its weights has ``kl_divergence()``. The bound on the evidence holds it once for
+        all the data (Blundell et al., 2015, §3.4), so beside a mean over sequences it is divided by their number.
+
+        Args:
+            sequences: how many there are to train on, in all.
+        """
+        divergence = getattr(self.layer, "kl_divergence", None)
+        return None if divergence is None else divergence() / sequences
 
     def _exactly(self, mode: LayerMode | None) -> bool:
         """Whether this call sums over paths; checks that ``mode`` makes sense for the layer."""
@@ -290,9 +304,11 @@ class SequenceClassifier(SequenceModel):
         """Labels must be whole numbers 0 … num_classes - 1, one a sequence."""
         return check_labels(targets, batch, self.num_classes)
 
-    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+    ) -> Tensor:
         """Mean cross-entropy."""
-        return F.cross_entropy(self(inputs, lengths), targets)
+        return F.cross_entropy(self(inputs, lengths, noise=noise), targets)
 
     def _arguments(self) -> dict[str, Any]:
         return {"num_classes": self.num_classes}
@@ -374,9 +390,11 @@ class SequenceRegressor(SequenceModel):
         """Targets must be finite numbers, (batch,) or (batch, num_outputs)."""
         return check_targets(targets, batch, self.num_outputs)
 
-    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+    ) -> Tensor:
         """Mean squared error, or mean Gaussian negative log-likelihood with a variance head."""
-        mean, variance = self(inputs, lengths)
+        mean, variance = self(inputs, lengths, noise=noise)
         targets = targets.view_as(mean)
         if variance is None:
             return F.mse_loss(mean, targets)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
+from sttau.engine import Noise
 from sttau.models import Layer, SequenceModel
-from sttau.training import Update, fit
+from sttau.training import DivergedError, Update, fit
 
 
 def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,9 +81,11 @@ def test_every_sequence_is_seen_once_each_time_round() -> None:
     seen: list[int] = []
 
     class Watched(SequenceClassifier):
-        def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+        def loss(
+            self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+        ) -> Tensor:
             seen.extend(inputs[:, 0, 0].int().tolist())
-            return super().loss(inputs, targets, lengths)
+            return super().loss(inputs, targets, lengths, noise=noise)
 
     x = torch.arange(10.0)[:, None, None].expand(10, 3, 1)
     fit(Watched(nn.GRU(1, 4), 2), x, torch.zeros(10, dtype=torch.int64), updates=6, batch_size=4)
@@ -119,6 +123,113 @@ def test_the_weights_with_the_smallest_validation_value_are_kept() -> None:
     assert torch.equal(_weights(model), weights[1])
 
 
+def test_training_ends_when_the_watched_metric_has_not_become_better_for_a_while() -> None:
+    x, y, lengths = _signs()
+    errors = iter([0.5, 0.4, 0.4, 0.3, 0.6, float("nan"), 0.1])
+    model = SequenceClassifier(nn.GRU(2, 4), 2)
+    kept: list[Tensor] = []
+
+    def validate() -> dict[str, float]:
+        kept.append(_weights(model))
+        return {"nll": 1.0, "error": next(errors)}
+
+    options: dict[str, Any] = {"updates": 99, "validate": validate, "validate_every": 3, "patience": 2}
+    log = fit(model, x, y, lengths, metric="error", **options)
+    assert len(log) == 18  # 0.6 and NaN are two in a row
+    assert log[11].metrics == {"nll": 1.0, "error": 0.3}
+    assert torch.equal(_weights(model), kept[3])
+
+
+def test_a_metric_can_be_made_large() -> None:
+    x, y, lengths = _signs()
+    values = iter([0.5, 0.9, 0.7, 0.8, 0.6])
+    model = SequenceClassifier(nn.GRU(2, 4), 2)
+    kept: list[Tensor] = []
+
+    def validate() -> float:
+        kept.append(_weights(model))
+        return next(values)
+
+    log = fit(model, x, y, lengths, updates=99, validate=validate, validate_every=1, goal="max", patience=3)
+    assert len(log) == 5
+    assert torch.equal(_weights(model), kept[1])
+
+
+def test_any_optimiser_can_be_taken() -> None:
+    x, y, _ = _signs()
+    model, oracle = (SequenceClassifier(nn.GRU(2, 4), 2) for _ in range(2))
+    oracle.load_state_dict(model.state_dict())
+    fit(model, x, y, updates=1, batch_size=64, learning_rate=0.1, clip_norm=None, optimiser=torch.optim.SGD)
+    oracle.loss(x, y).backward()
+    for ours, theirs in zip(model.parameters(), oracle.parameters(), strict=True):
+        assert theirs.grad is not None
+        torch.testing.assert_close(ours, theirs - 0.1 * theirs.grad)
+
+
+def test_the_gradient_is_clipped_to_the_norm_given() -> None:
+    x, y, _ = _signs()
+    model = SequenceClassifier(nn.GRU(2, 4), 2)
+    before = _weights(model)
+    options: dict[str, Any] = {"learning_rate": 1.0, "optimiser": torch.optim.SGD}
+    log = fit(model, x, y, updates=1, batch_size=64, clip_norm=1e-3, **options)
+    assert log[0].gradient_norm is not None
+    assert log[0].gradient_norm > 1e-2
+    assert float((_weights(model) - before).norm()) == pytest.approx(1e-3, rel=1e-3)
+
+
+class _Weighty(nn.GRU):
+    """A layer with a divergence, as one with distributions over its weights has."""
+
+    def kl_divergence(self) -> Tensor:
+        return 7 * self.get_parameter("weight_ih_l0").square().sum()
+
+
+@pytest.mark.parametrize("batch_size", [8, 64])
+def test_a_divergence_counts_once_for_all_sequences_whatever_the_batch(batch_size: int) -> None:
+    x, y, lengths = _signs()
+    model = SequenceClassifier(_Weighty(2, 4), 2)
+    nn.init.zeros_(model.head.weight)  # the loss of any batch is log 2
+    nn.init.zeros_(model.head.bias)
+    expected = math.log(2) + 7 * float(model.get_parameter("layer.weight_ih_l0").detach().square().sum()) / 64
+    log = fit(model, x, y, lengths, updates=1, batch_size=batch_size)
+    assert log[0].loss == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lstm", "soft", "exact"])
+def test_mixed_precision_learns_and_leaves_weights_as_they_are(name: str) -> None:
+    x, y, lengths = _signs()
+    model = SequenceClassifier(LAYERS[name](), 2)
+    log = fit(model, x, y, lengths, updates=60, batch_size=64, learning_rate=0.02, precision="bfloat16")
+    assert sum(update.loss for update in log[-5:]) < 0.8 * sum(update.loss for update in log[:5])
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_parameters_that_need_no_gradient_stay_as_they_are() -> None:
+    x, y, _ = _signs()
+    model = SequenceClassifier(nn.GRU(2, 4), 2).requires_grad_(False)
+    with pytest.raises(ValueError, match="nothing to train"):
+        fit(model, x, y)
+    model.head.requires_grad_(True)
+    before = model.get_parameter("layer.weight_ih_l0").clone()
+    fit(model, x, y, updates=3, weight_decay=0.1)
+    assert torch.equal(before, model.get_parameter("layer.weight_ih_l0"))
+
+
+def test_cuda_graphs_on_a_cpu_have_no_effect_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    x, y, _ = _signs()
+    assert len(fit(SequenceClassifier(nn.GRU(2, 4), 2), x, y, updates=1, cuda_graphs=True)) == 1
+    assert "cuda_graphs has no effect on device type 'cpu'" in caplog.text
+
+
+def test_a_gradient_that_is_no_number_is_named_with_its_update_and_parameter() -> None:
+    x, y, _ = _signs()
+    model = SequenceClassifier(nn.LSTM(2, 4), 2)
+    model.head.bias.register_hook(lambda gradient: gradient * float("inf"))
+    message = r"gradient became inf at update 1 of 5; not finite is that of: head\.bias\."
+    with pytest.raises(DivergedError, match=message):
+        fit(model, x, y, updates=5)
+
+
 def test_a_diverging_loss_stops_with_the_update_and_keeps_the_weights_before_it() -> None:
     x, y, _ = _signs()
     model = SequenceClassifier(nn.LSTM(2, 4), 2)
@@ -138,6 +249,14 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"validate_every": 0}, "validate_every must be at least 1"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
+        ({"sorted_batches": 0}, "sorted_batches must be at least 1"),
+        ({"clip_norm": 0.0}, "clip_norm must be positive, or None"),
+        ({"precision": "int8"}, "precision must be one of 'float32', 'bfloat16'"),
+        ({"precision": "float16"}, "needs a GPU; on a CPU use 'bfloat16'"),
+        ({"goal": "up"}, "goal must be one of 'min', 'max'"),
+        ({"patience": 3}, "patience and metric need validate"),
+        ({"validate": lambda: {"a": 1.0, "b": 2.0}, "validate_every": 1}, "metric must be one of a, b.*got None"),
     ]
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import copy
+import hashlib
+import logging
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +18,21 @@ from torch import Tensor, nn
 from sttau.checks import as_tensor
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceModel
+from sttau.training.batches import Data, Order, derive_seed
+from sttau.training.checkpoint import checkpoint_path, newest_checkpoint, sweep, write_checkpoint
+from sttau.training.distributed import Processes, join
+from sttau.training.gradients import CapturedGradients, Gradients, Precision
+from sttau.training.interruption import Interrupted, interruptible
+from sttau.training.log import JsonLines, Update, read_log
+
+Goal = Literal["min", "max"]
+Watcher = Callable[[Update], bool | None]
+
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Update:
-    """One update of the weights, as it is reported and logged."""
-
-    number: int  # from 1
-    of: int
-    loss: float
-    temperature: tuple[float, ...]  # τ of each layer and direction; empty for a layer without states
-    validation: float | None = None  # what ``validate`` returned, where it was called
+class DivergedError(FloatingPointError):
+    """Loss or gradient is no longer a number; the message says when, and in which parameters."""
 
 
 def fit(
@@ -37,35 +45,54 @@ def fit(
     batch_size: int = 64,
     learning_rate: float = 1e-3,
     weight_decay: float = 0.0,
+    optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
     clip_norm: float | None = 1.0,
     seed: int = 0,
-    validate: Callable[[], float] | None = None,
+    sorted_batches: int = 1,
+    precision: Precision = "float32",
+    cuda_graphs: bool = False,
+    validate: Callable[[], float | Mapping[str, float]] | None = None,
     validate_every: int = 100,
-    on_update: Callable[[Update], bool | None] | None = None,
+    metric: str | None = None,
+    goal: Goal = "min",
+    patience: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    on_update: Watcher | Iterable[Watcher] = (),
 ) -> list[Update]:
-    """Train a model in place with Adam on random batches.
+    """Train a model in place on random batches.
 
     Batches go through the data in a new random order each time round. All randomness follows from ``seed``; PyTorch's
-    global generator is left as it was.
+    global generator is left as it was. Under ``torchrun`` every batch is shared among the processes, and the result is
+    that of one process up to rounding.
 
     Args:
-        model: a classifier or regressor.
+        model: a classifier or regressor. It is trained where its weights are; the data is moved there.
         inputs: (sequences, time, features), or (sequences, time) token ids.
         targets: labels (sequences,), or numbers (sequences, outputs).
         lengths: (sequences,) valid steps.
-        updates: how many batches to train on.
-        batch_size: sequences a batch.
-        learning_rate: of Adam.
-        weight_decay: decoupled, as in AdamW.
+        updates: how many batches to train on, at most.
+        batch_size: sequences a batch, over all processes.
+        learning_rate: handed to the optimiser as ``lr``.
+        weight_decay: handed to the optimiser; AdamW's is decoupled.
+        optimiser: of ``torch.optim``, or like ``functools.partial(torch.optim.SGD, momentum=0.9)``.
         clip_norm: largest norm of the gradient; None for no limit.
         seed: of batch order, noise and dropout.
-        validate: returns a number to be made small, such as the loss on validation data; the weights for which it was
-            smallest are put back at the end.
+        sorted_batches: how many batches are sorted by length together, so that little is padding; 1 for none.
+        precision: ``bfloat16`` or ``float16`` for mixed precision; weights stay as they are.
+        cuda_graphs: on a GPU, capture the work of each shape of batch once and replay it from then on.
+        validate: returns a number to watch, or several by name; see :func:`sttau.inference.validation`. The weights
+            for which it was best are put back at the end.
         validate_every: how many updates lie between two calls of ``validate``.
-        on_update: called after every update; training ends early when it returns True.
+        metric: the name of the value to watch, where ``validate`` returns several.
+        goal: whether that value should become small (``min``) or large (``max``).
+        patience: training ends after so many validations in a row without a new best; None for never.
+        folder: for checkpoints and the log, ``log.jsonl``. A run that finds its own checkpoint there goes on from it.
+        checkpoint_every: how many updates lie between two checkpoints; as many as between validations by default.
+        on_update: called after every update, by the first process only; training ends early if any returns True.
 
     Returns:
-        The updates that were made.
+        The updates that were made, with those before it was resumed.
 
     Example:
         >>> from sttau import SequenceClassifier, STTauGRU
@@ -78,66 +105,278 @@ def fit(
     inputs, targets = as_tensor("inputs", inputs), as_tensor("targets", targets)
     lengths = model.check(inputs, None if lengths is None else as_tensor("lengths", lengths))
     targets = model.check_targets(targets, len(inputs))
-    for name, number in (("updates", updates), ("batch_size", batch_size), ("validate_every", validate_every)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate must be positive, got {learning_rate}")
+    settings = _Settings(
+        updates, batch_size, learning_rate, weight_decay, clip_norm, seed, sorted_batches, precision,
+        validate is not None, validate_every, metric, goal, patience,
+    )  # fmt: skip
     device = model.head.weight.device
-    inputs, targets = inputs.to(device), targets.to(device)
-    lengths = None if lengths is None else lengths.to(device)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
-    log: list[Update] = []
-    best, best_weights = math.inf, None
+    settings.check(device)
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    watchers = [on_update] if callable(on_update) else list(on_update)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
+
     training = model.training
-    model.train()
-    try:
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            for number, rows in zip(range(1, updates + 1), _batches(len(inputs), batch_size, seed), strict=False):
-                rows = rows.to(device)
-                loss = model.loss(*_batch(inputs, targets, lengths, rows))
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                if clip_norm is not None:
-                    nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-                value = loss.item()
-                if not math.isfinite(value):
-                    raise FloatingPointError(
-                        f"the loss became {value} at update {number} of {updates}; that update was not made. "
-                        f"Lower learning_rate (now {learning_rate}) or clip_norm (now {clip_norm})."
-                    )
-                optimiser.step()
-                score = None
-                if validate is not None and (number % validate_every == 0 or number == updates):
-                    score = validate()
-                    if score < best:
-                        best, best_weights = score, copy.deepcopy(model.state_dict())
-                log.append(Update(number, updates, value, _temperature(model), score))
-                if on_update is not None and on_update(log[-1]):
-                    break
-    finally:
-        if best_weights is not None:
-            model.load_state_dict(best_weights)
-        model.train(training)
-    return log
+    with ExitStack() as stack:
+        processes = join(device)
+        processes.copy_first(model.state_dict().values())
+        stack.callback(model.train, training)
+        run = _Run(
+            model,
+            parameters,
+            optimiser(parameters, lr=learning_rate, weight_decay=weight_decay),
+            torch.amp.GradScaler(device.type, enabled=precision == "float16"),
+            settings,
+            processes,
+        )
+        stack.callback(run.put_back_best)
+        eager = Gradients(model, parameters, run.scaler, precision, len(inputs), processes.count)
+        captures = cuda_graphs and device.type == "cuda"
+        gradients = CapturedGradients(eager) if captures else eager
+        if cuda_graphs and not captures:
+            _log.warning("cuda_graphs has no effect on device type %r", device.type)
+        book: JsonLines | None = None
+        if folder is not None:
+            run.folder = Path(folder)
+            run.describe(inputs, targets, lengths)
+            run.resume()
+            book = stack.enter_context(JsonLines(run.folder / "log.jsonl", run.number)) if processes.first else None
+        order = Order(len(inputs), batch_size, seed, lengths, sorted_batches)
+        data = Data.on(device, inputs, targets, lengths, seed)
+        stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
+        interrupted = stack.enter_context(interruptible())
+        model.train()
+        while not run.ended:
+            number = run.number + 1
+            torch.manual_seed(derive_seed(seed, "update", number))
+            rows = order.rows(number)
+            places, share = processes.shard(len(rows))
+            batch = data.batch(rows[places], places, share, number, few_shapes=captures)
+            update = run.step(*gradients(batch))
+            if validate is not None and (number % validate_every == 0 or number == updates):
+                update = run.judge(update, processes.hear(_by_name(validate()) if processes.first else None))
+            run.updates.append(update)
+            if book is not None:
+                book(update)
+            wishes = [watch(update) for watch in watchers] if processes.first else []
+            wish = processes.largest(2 if any(wishes) else int(interrupted()))
+            run.ended |= wish == 2
+            if run.ended or wish or number % (checkpoint_every or validate_every) == 0:
+                run.keep()
+            if wish and not run.ended:
+                raise Interrupted(
+                    f"training was interrupted after update {number} of {updates}. {run.whereabouts()}"
+                    + (" The same call goes on from there." if run.kept else "")
+                )
+    return run.updates
 
 
-def _batches(size: int, batch_size: int, seed: int) -> Iterator[Tensor]:
-    """Row numbers of batch after batch, without end: the data in a new order each time round."""
-    generator = torch.Generator().manual_seed(seed)
-    while True:
-        yield from torch.randperm(size, generator=generator).split(batch_size)
+@dataclass(frozen=True)
+class _Settings:
+    """Everything the trained weights depend on besides model, data, optimiser and device."""
+
+    updates: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    clip_norm: float | None
+    seed: int
+    sorted_batches: int
+    precision: str
+    validates: bool
+    validate_every: int
+    metric: str | None
+    goal: str
+    patience: int | None
+
+    def check(self, device: torch.device) -> None:
+        """Raise an error that names the argument which makes no sense."""
+        for name in ("updates", "batch_size", "validate_every", "sorted_batches", "patience"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive, or None for no limit, got {self.clip_norm}")
+        for name, choices in (("precision", get_args(Precision)), ("goal", get_args(Goal))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {getattr(self, name)!r}")
+        if self.precision == "float16" and device.type == "cpu":
+            raise ValueError("precision='float16' needs a GPU; on a CPU use 'bfloat16'")
+        if not self.validates and (self.patience is not None or self.metric is not None):
+            raise ValueError("patience and metric need validate: a function that returns what is to be watched")
 
 
-def _batch(
-    inputs: Tensor, targets: Tensor, lengths: Tensor | None, rows: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Take these rows, cut to the longest of them."""
-    if lengths is None:
-        return inputs[rows], targets[rows], None
-    length = lengths[rows]
-    return inputs[rows, : int(length.max())], targets[rows], length
+class _Run:
+    """A run of training: what makes it up, as a checkpoint holds it, and how it goes on."""
+
+    def __init__(
+        self,
+        model: SequenceModel,
+        parameters: list[nn.Parameter],
+        optimiser: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        settings: _Settings,
+        processes: Processes,
+    ) -> None:
+        self.model, self.parameters, self.optimiser, self.scaler = model, parameters, optimiser, scaler
+        self.settings, self.processes = settings, processes
+        self.names = {parameter: name for name, parameter in model.named_parameters()}
+        self.folder: Path | None = None
+        self.kept: Path | None = None  # the last checkpoint
+        self.description: dict[str, Any] = {}
+        self.updates: list[Update] = []
+        self.number = 0
+        self.ended = False
+        self.best: float | None = None
+        self.best_weights: dict[str, Tensor] | None = None
+        self.stale = 0  # validations since the best
+
+    # -- going on ----------------------------------------------------------------------------------------------------
+
+    def step(self, loss: Tensor, gradient: tuple[Tensor | None, ...]) -> Update:
+        """Change the weights, unless something is not a number any more."""
+        settings = self.settings
+        for parameter, value in zip(self.parameters, gradient, strict=True):
+            parameter.grad = value
+        values = [value for value in gradient if value is not None]
+        loss = loss.to(torch.promote_types(loss.dtype, torch.float32)).clone()
+        self.processes.add_up([*values, loss])
+        self.scaler.unscale_(self.optimiser)
+        norm = nn.utils.get_total_norm(values)
+        number, (height, size) = self.number + 1, torch.stack([loss, norm.to(loss)]).tolist()
+        if not math.isfinite(height):
+            spoilt = self._spoilt({name: parameter for parameter, name in self.names.items()})
+            raise self._diverged(f"the loss became {height}", f"no longer finite are: {spoilt or 'no weights'}")
+        if not math.isfinite(size) and (not self.scaler.is_enabled() or self.scaler.get_scale() < 1):
+            spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
+            raise self._diverged(f"the gradient became {size}", f"not finite is that of: {spoilt or 'none alone'}")
+        if settings.clip_norm is not None:
+            nn.utils.clip_grads_with_norm_(self.parameters, settings.clip_norm, norm)
+        self.scaler.step(self.optimiser)  # leaves the weights alone where half precision overflowed
+        self.scaler.update()
+        self.number = number
+        self.ended = number == settings.updates
+        return Update(number, settings.updates, height, _temperature(self.model), gradient_norm=size)
+
+    def _spoilt(self, tensors: Mapping[str, Tensor]) -> str:
+        return ", ".join(name for name, tensor in tensors.items() if not bool(tensor.isfinite().all()))
+
+    def _diverged(self, what: str, culprit: str) -> DivergedError:
+        settings = self.settings
+        return DivergedError(
+            f"{what} at update {self.number + 1} of {settings.updates}; {culprit}. That update was not made. "
+            f"Lower learning_rate (now {settings.learning_rate}) or clip_norm (now {settings.clip_norm}). "
+            f"{self.whereabouts()}"
+        )
+
+    def judge(self, update: Update, metrics: dict[str, float]) -> Update:
+        """Note a validation: is it the best so far, and has the last best been too long ago?"""
+        settings = self.settings
+        name = next(iter(metrics)) if settings.metric is None and len(metrics) == 1 else settings.metric
+        if name not in metrics:
+            raise ValueError(f"metric must be one of {', '.join(metrics)}, which validate returns, got {name!r}")
+        value = metrics[name]
+        sign = 1 if settings.goal == "min" else -1
+        if not math.isnan(value) and (self.best is None or sign * value < sign * self.best):
+            self.best, self.stale = value, 0
+            self.best_weights = {name: weight.detach().clone() for name, weight in self.model.state_dict().items()}
+        else:
+            self.stale += 1
+        self.ended |= settings.patience is not None and self.stale >= settings.patience
+        return replace(update, validation=value, metrics=metrics)
+
+    def put_back_best(self) -> None:
+        """Give the model the best weights there were."""
+        if self.best_weights is not None:
+            self.model.load_state_dict(self.best_weights)
+
+    # -- keeping -----------------------------------------------------------------------------------------------------
+
+    def describe(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None) -> None:
+        """Note what a run that is resumed must have in common with the one that was left."""
+        whole = hashlib.sha256()
+        for tensor in (inputs, targets, lengths):
+            if tensor is not None:
+                whole.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+                whole.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        named = ("lr", "weight_decay")  # these are among the settings
+        options = [f"{name} {value}" for name, value in self.optimiser.defaults.items() if name not in named]
+        self.description = asdict(self.settings) | {
+            "model": f"{self.model!r}, {self.model.head.weight.dtype}",
+            "optimiser": f"{type(self.optimiser).__name__} with {', '.join(options)}",
+            "data": f"{len(inputs)} sequences with SHA-256 {whole.hexdigest()[:16]}",
+        }
+
+    def keep(self) -> None:
+        """Write a checkpoint."""
+        if self.folder is None:
+            return
+        self.kept = checkpoint_path(self.folder, self.number)
+        if not self.processes.first:
+            return
+        state = {
+            "settings": self.description,
+            "number": self.number,
+            "ended": self.ended,
+            "best": self.best,
+            "stale": self.stale,
+            "model": dict(self.model.state_dict()),
+            "best_weights": self.best_weights,
+            "optimiser": self.optimiser.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+        write_checkpoint(self.kept, state)
+
+    def resume(self) -> None:
+        """Go on from the newest checkpoint, if there is one, with the log up to there."""
+        assert self.folder is not None
+        state = newest_checkpoint(self.folder)
+        if state is not None:
+            self._check_same(state["settings"])
+            self.number, self.ended = state["number"], state["ended"]
+            self.best, self.stale = state["best"], state["stale"]
+            self.model.load_state_dict(state["model"])
+            self.optimiser.load_state_dict(state["optimiser"])
+            self.scaler.load_state_dict(state["scaler"])
+            if state["best_weights"] is not None:
+                device = self.processes.device
+                self.best_weights = {name: weight.to(device) for name, weight in state["best_weights"].items()}
+            self.kept = checkpoint_path(self.folder, self.number)
+            self.updates = [update for update in read_log(self.folder / "log.jsonl") if update.number <= self.number]
+            _log.info("training goes on from %s", self.kept)
+        if self.processes.hear(self.number) != self.number:
+            raise RuntimeError(f"folder {self.folder} must be one that all processes see, with the same checkpoints")
+        if self.processes.first:
+            sweep(self.folder, self.number)
+
+    def _check_same(self, theirs: dict[str, Any]) -> None:
+        ours = self.description
+        changes = [
+            f"{name} was {theirs.get(name)}, is {ours.get(name)}"
+            for name in ours | theirs
+            if theirs.get(name) != ours.get(name)
+        ]
+        if changes:
+            raise ValueError(
+                f"folder {self.folder} holds a run with other settings: {'; '.join(changes)}. "
+                "Use the same to resume it, or another folder to start anew."
+            )
+
+    def whereabouts(self) -> str:
+        """Say what is left of the run."""
+        if self.kept is None:
+            return "There is no checkpoint" + (" yet." if self.folder else ": name a folder to have one.")
+        return f"The last checkpoint is {self.kept}."
+
+
+def _by_name(value: float | Mapping[str, float]) -> dict[str, float]:
+    if isinstance(value, Mapping):
+        return {name: float(number) for name, number in value.items()}
+    return {"validation": float(value)}
 
 
 def _temperature(model: SequenceModel) -> tuple[float, ...]:

@@ -1,0 +1,135 @@
+"""Which sequences an update is made with: a pure function of the seed, so that there is no state to lose."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sttau.engine import Noise
+
+
+def derive_seed(seed: int, *purpose: str | int) -> int:
+    """Return a 63-bit seed of its own for every purpose.
+
+    Example:
+        >>> derive_seed(0, "order", 1) == derive_seed(0, "order", 1) != derive_seed(0, "order", 2)
+        True
+    """
+    text = "/".join(map(str, (seed, *purpose)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+class Order:
+    """The rows of every update's batch. Each time round is a new permutation of the data.
+
+    Args:
+        sequences: how many there are.
+        batch_size: rows a batch; the last of a round may be smaller.
+        seed: all of the order follows from it.
+        lengths: (sequences,), needed for ``sorted_batches``.
+        sorted_batches: how many batches are sorted by length together, so that sequences of like length meet and
+            little is padding. 1 leaves batches wholly random; the more, the less random they are.
+
+    Example:
+        >>> order = Order(10, batch_size=4, seed=0)
+        >>> [len(order.rows(update)) for update in (1, 2, 3, 4)]
+        [4, 4, 2, 4]
+        >>> sorted(torch.cat([order.rows(update) for update in (1, 2, 3)]).tolist()) == list(range(10))
+        True
+    """
+
+    def __init__(
+        self, sequences: int, batch_size: int, seed: int, lengths: Tensor | None = None, sorted_batches: int = 1
+    ) -> None:
+        self.sequences, self.batch_size, self.seed = sequences, batch_size, seed
+        self.lengths = None if lengths is None else lengths.cpu()
+        self.sorted_batches = sorted_batches
+        self._round, self._batches = -1, [torch.empty(0)]
+
+    def rows(self, update: int) -> Tensor:
+        """Row numbers of the batch of an update, counted from 1."""
+        number, place = divmod(update - 1, -(-self.sequences // self.batch_size))
+        if number != self._round:
+            self._round, self._batches = number, self._shuffle(number)
+        return self._batches[place]
+
+    def _shuffle(self, number: int) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", number))
+        rows = torch.randperm(self.sequences, generator=generator)
+        if self.lengths is None or self.sorted_batches == 1:
+            return list(rows.split(self.batch_size))
+        batches: list[Tensor] = []
+        for pool in rows.split(self.batch_size * self.sorted_batches):
+            batches += pool[self.lengths[pool].argsort(stable=True)].split(self.batch_size)
+        return [batches[place] for place in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+class Batch(NamedTuple):
+    """What one process computes of an update."""
+
+    inputs: Tensor
+    targets: Tensor
+    lengths: Tensor | None
+    noise: Noise
+    share: float  # of the joined batch
+
+
+@dataclass(frozen=True)
+class Data:
+    """The training data, on the device where it is used."""
+
+    inputs: Tensor
+    targets: Tensor
+    lengths: Tensor | None
+    ends: Tensor | None  # the lengths again, on the CPU: asking a GPU for the longest would make it wait
+    seed: Tensor
+
+    @classmethod
+    def on(cls, device: torch.device, inputs: Tensor, targets: Tensor, lengths: Tensor | None, seed: int) -> Data:
+        """Move the data to a device once and for all."""
+        return cls(
+            inputs.to(device),
+            targets.to(device),
+            None if lengths is None else lengths.to(device),
+            None if lengths is None else lengths.cpu(),
+            torch.tensor(seed, dtype=torch.int64, device=device),
+        )
+
+    def batch(self, rows: Tensor, places: Tensor, share: float, update: int, *, few_shapes: bool = False) -> Batch:
+        """Take these rows, cut to the longest of them.
+
+        Args:
+            rows: row numbers, on the CPU.
+            places: where the rows stand in the joined batch. A draw of noise follows from seed, update and place, and
+                so does not depend on how many processes share the work.
+            share: of the joined batch that these rows are.
+            update: the number of the update.
+            few_shapes: cut a little later, so that only few different lengths occur.
+        """
+        device = self.inputs.device
+        sequence = places.to(device)
+        noise = Noise(self.seed, sequence, torch.full_like(sequence, update))
+        if self.ends is None:
+            rows = rows.to(device)
+            return Batch(self.inputs[rows], self.targets[rows], None, noise, share)
+        end = int(self.ends[rows].max())
+        if few_shapes:
+            end = min(round_up(end), self.inputs.shape[1])
+        rows = rows.to(device)
+        lengths = None if self.lengths is None else self.lengths[rows]
+        return Batch(self.inputs[rows, :end], self.targets[rows], lengths, noise, share)
+
+
+def round_up(length: int) -> int:
+    """Round a length up to one of at most eight in each octave; at most an eighth is padding.
+
+    Example:
+        >>> [round_up(length) for length in (7, 17, 100, 2956)]
+        [7, 18, 104, 3072]
+    """
+    grain = 1 << max(0, (length - 1).bit_length() - 4)
+    return -(-length // grain) * grain

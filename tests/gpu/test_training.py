@@ -1,0 +1,118 @@
+"""What must hold of training on a GPU. Skipped where there is none; TF32 is off, as everywhere here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sttau import SequenceClassifier, STTauGRU, STTauLSTM
+from sttau.models import Layer, SequenceModel
+from sttau.training import Interrupted, Update, fit
+from sttau.training.batches import Data, Order
+from sttau.training.gradients import CapturedGradients, Gradients
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+LAYERS: dict[str, Callable[[], Layer]] = {
+    "soft": lambda: STTauLSTM(3, 32, 5),
+    "exact": lambda: STTauGRU(3, 32, 5, mode="exact"),
+    "deep": lambda: STTauGRU(3, 32, 5, num_layers=2, bidirectional=True),
+    "plain": lambda: nn.LSTM(3, 32),
+}
+every_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+def _data() -> tuple[Tensor, Tensor, Tensor]:
+    x = torch.randn(100, 40, 3)
+    return x, (x[:, 0, 0] > 0).long(), torch.randint(1, 41, (100,))
+
+
+def _trained(name: str, **options: Any) -> tuple[SequenceModel, list[Update]]:
+    torch.manual_seed(0)
+    x, y, lengths = _data()
+    model = SequenceClassifier(LAYERS[name](), 2).cuda()
+    options = {"updates": 60, "batch_size": 16, "learning_rate": 0.01, "sorted_batches": 3} | options
+    return model, fit(model, x, y, lengths, **options)
+
+
+def _weights(model: SequenceModel) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+@every_layer
+def test_captured_gradients_are_those_computed_step_by_step(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Batch after batch with the same weights: of all lengths, and again once their graphs are there."""
+    device = torch.device("cuda")
+    x, y, lengths = _data()
+    model = SequenceClassifier(LAYERS[name](), 2).to(device).train()
+    order, data = Order(100, 16, 0, lengths, 3), Data.on(device, x, y, lengths, seed=1)
+    eager = Gradients(model, list(model.parameters()), torch.amp.GradScaler("cuda", enabled=False), "float32", 100, 1)
+    captured = CapturedGradients(eager)
+    for update in range(1, 80):
+        rows = order.rows(update)
+        batch = data.batch(rows, torch.arange(len(rows)), 1.0, update, few_shapes=True)
+        there, here = eager(batch), captured(batch)
+        torch.testing.assert_close(here.loss, there.loss, rtol=1e-4, atol=1e-5)
+        for ours, theirs in zip(here.values, there.values, strict=True):
+            assert (ours is None) == (theirs is None)
+            if ours is not None:
+                torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert captured.graphs
+    assert not captured.obstacle, caplog.text
+
+
+@every_layer
+def test_training_with_graphs_goes_as_without(name: str) -> None:
+    _, without = _trained(name)
+    _, with_graphs = _trained(name, cuda_graphs=True)
+    for ours, theirs in zip(with_graphs, without, strict=True):
+        assert ours.loss == pytest.approx(theirs.loss, rel=2e-2, abs=2e-3)  # rounding grows from update to update
+
+
+def test_what_cannot_be_captured_runs_step_by_step_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    x, y, lengths = _data()
+    model = SequenceClassifier(nn.LSTM(3, 32, bidirectional=True), 2).cuda()  # packs, which asks the GPU for lengths
+    with caplog.at_level(logging.WARNING):
+        log = fit(model, x, y, lengths, updates=60, batch_size=50, learning_rate=0.01, cuda_graphs=True)
+    assert caplog.text.count("training runs without CUDA graphs") == 1
+    assert log[-1].loss < log[0].loss
+
+
+def test_dropout_differs_from_replay_to_replay() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(32, 10, 3), torch.randint(2, (32,))
+    model = SequenceClassifier(nn.LSTM(3, 32, num_layers=2, dropout=0.5), 2).cuda()
+    options: dict[str, Any] = {"optimiser": torch.optim.SGD, "learning_rate": 1e-12, "batch_size": 32}
+    log = fit(model, x, y, updates=12, cuda_graphs=True, **options)
+    assert len({update.loss for update in log[4:]}) > 4
+
+
+@every_layer
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("cuda_graphs", [False, True])
+def test_mixed_precision_learns(name: str, precision: str, cuda_graphs: bool) -> None:
+    model, log = _trained(name, precision=precision, cuda_graphs=cuda_graphs, updates=150)
+    assert sum(update.loss for update in log[-10:]) < 0.9 * sum(update.loss for update in log[:10])
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("cuda_graphs", [False, True])
+def test_a_run_that_was_left_goes_on_as_if_nothing_had_happened(tmp_path: Path, cuda_graphs: bool) -> None:
+    def leave(update: Update) -> None:
+        if update.number == 30:
+            raise Interrupted
+
+    options: dict[str, Any] = {"cuda_graphs": cuda_graphs, "folder": tmp_path, "checkpoint_every": 10}
+    with pytest.raises(Interrupted):
+        _trained("soft", on_update=leave, **options)
+    resumed, log = _trained("soft", **options)
+    whole, _ = _trained("soft", cuda_graphs=cuda_graphs)
+    assert len(log) == 60
+    torch.testing.assert_close(_weights(resumed), _weights(whole), rtol=1e-2, atol=1e-3)

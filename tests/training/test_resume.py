@@ -1,0 +1,197 @@
+"""A run that was broken off ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from sttau import SequenceClassifier, STTauLSTM
+from sttau.training import Interrupted, Update, fit, read_log
+from sttau.training.checkpoint import DamagedError, checkpoint_path, read_checkpoint, write_checkpoint
+from tests.training.tasks import make_data, make_model, train, weights
+
+ROOT = Path(__file__).parents[2]
+
+
+Whole = tuple[torch.Tensor, list[Update]]
+
+
+def test_a_run_killed_at_any_moment_or_while_it_writes_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.training.nursery", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["killed"] >= 3
+    half, whole, placed = report["left"]
+    assert half[0].startswith(".checkpoint-00000010")
+    assert whole[0].startswith(".checkpoint-00000020")
+    assert len([name for name in placed if name.startswith("checkpoint")]) == 3
+    for how in ("killed", "killed while writing"):
+        for name in ("trained.safetensors", "log.jsonl"):
+            assert (tmp_path / how / name).read_bytes() == (tmp_path / "left alone" / name).read_bytes()
+        assert _checksum(tmp_path / how) == _checksum(tmp_path / "left alone")  # optimiser and all
+        assert not list((tmp_path / how).glob(".*"))  # no debris
+
+
+def _checksum(folder: Path) -> str:
+    with safe_open(checkpoint_path(folder, 40), framework="pt") as file:
+        return str(file.metadata()["sha256"])
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """A run that was left after 11 updates, with checkpoints after 10 and 11."""
+    with pytest.raises(Interrupted):
+        train(make_model("dropout"), tmp_path, on_update=_interrupt_at(11))
+    assert sorted(path.name for path in tmp_path.glob("checkpoint*")) == [
+        "checkpoint-00000010.safetensors",
+        "checkpoint-00000011.safetensors",
+    ]
+    return tmp_path
+
+
+def _interrupt_at(number: int) -> Any:
+    def watch(update: Update) -> None:
+        if update.number == number:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return watch
+
+
+@pytest.fixture(scope="module")
+def whole() -> Whole:
+    """Weights and log of a run that was left alone."""
+    model = make_model("dropout")
+    log = train(model, None)
+    return weights(model), log
+
+
+def _finish(folder: Path) -> tuple[torch.Tensor, list[Update]]:
+    model = make_model("dropout")
+    torch.nn.init.zeros_(model.head.weight)  # the weights come from the checkpoint
+    log = train(model, folder)
+    return weights(model), log
+
+
+def test_ctrl_c_finishes_the_update_and_the_next_run_goes_on_from_there(left: Path, whole: Whole) -> None:
+    assert len(read_log(left / "log.jsonl")) == 11
+    ended, log = _finish(left)
+    assert torch.equal(ended, whole[0])
+    assert log == whole[1] == read_log(left / "log.jsonl")
+
+
+def test_ctrl_c_says_where_the_checkpoint_is_and_puts_the_handler_back(tmp_path: Path) -> None:
+    usual = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match=r"after update 3 of 40.*checkpoint-00000003.*same call goes on"):
+        train(make_model("plain"), tmp_path, on_update=_interrupt_at(3))
+    with pytest.raises(Interrupted, match="no checkpoint: name a folder"):
+        train(make_model("plain"), None, on_update=_interrupt_at(1))
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+def test_training_works_in_a_thread_where_no_signals_arrive() -> None:
+    logs: list[list[Update]] = []
+    thread = threading.Thread(target=lambda: logs.append(train(make_model("plain"), None, updates=2)))
+    thread.start()
+    thread.join()
+    assert len(logs[0]) == 2
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "changed"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    left: Path, whole: Whole, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = checkpoint_path(left, 11)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes({"truncated": bytes(content[:-100]), "emptied": b"", "changed": bytes(content)}[damage])
+    with caplog.at_level(logging.INFO):
+        ended, log = _finish(left)
+    assert "checkpoint-00000011.safetensors is damaged" in caplog.text
+    assert f"goes on from {checkpoint_path(left, 10)}" in caplog.text
+    assert torch.equal(ended, whole[0])
+    assert log == whole[1]
+
+
+def test_with_no_checkpoint_whole_training_starts_anew(left: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for path in left.glob("checkpoint*"):
+        path.write_bytes(path.read_bytes()[:50])
+    seen: list[Update] = []
+    model = make_model("dropout")
+    with caplog.at_level(logging.WARNING), pytest.raises(Interrupted):
+        train(model, left, on_update=[seen.append, _interrupt_at(2)])
+    assert [update.number for update in seen] == [1, 2]
+    assert caplog.text.count("is damaged") == 2
+    assert len(read_log(left / "log.jsonl")) == 2
+    assert sorted(path.name for path in left.glob("checkpoint*")) == ["checkpoint-00000002.safetensors"]
+
+
+def test_no_wrong_bit_in_a_checkpoint_goes_unseen(tmp_path: Path) -> None:
+    path = checkpoint_path(tmp_path, 1)
+    value = {"weight": torch.randn(3, 2), "half": torch.ones(2).bfloat16(), "scalar": torch.tensor(2.0)}
+    write_checkpoint(path, {"tensors": value, "state": {0: (1, None, 0.1, [True, "τ"])}, "none": torch.empty(0)})
+    content = path.read_bytes()
+    again = read_checkpoint(path)
+    assert again["state"] == {0: (1, None, 0.1, [True, "τ"])}
+    assert all(torch.equal(again["tensors"][name], tensor) for name, tensor in value.items())
+    for place in range(0, len(content), 3):
+        for changed in (content[:place], content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]):
+            path.write_bytes(changed)
+            with pytest.raises(DamagedError):
+                read_checkpoint(path)
+
+
+def test_a_checkpoint_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="cannot hold a set, found at /deep/0"):
+        write_checkpoint(checkpoint_path(tmp_path, 1), {"deep": [set()]})
+
+
+def test_other_settings_are_refused_and_what_differs_is_named(left: Path) -> None:
+    options: list[tuple[dict[str, Any], str]] = [
+        ({"learning_rate": 0.5}, r"learning_rate was 0\.02, is 0\.5\. Use the same"),
+        ({"updates": 50, "seed": 1}, "updates was 40, is 50; seed was 5, is 1"),
+        ({"optimiser": torch.optim.Adagrad}, "optimiser was AdamW"),
+        ({"patience": 2}, "patience was None, is 2"),
+    ]
+    for changed, message in options:
+        with pytest.raises(ValueError, match=message):
+            train(make_model("dropout"), left, **changed)
+    with pytest.raises(ValueError, match=r"model was (?s:.)*STTauLSTM\(2, 9, 3\)"):
+        train(SequenceClassifier(STTauLSTM(2, 9, 3), 2), left)
+    x, y, lengths = make_data()
+    with pytest.raises(ValueError, match="data was 36 sequences with SHA-256"):
+        fit(make_model("dropout"), x + 1, y, lengths, folder=left)
+
+
+def test_a_run_that_is_over_is_not_made_again_but_gives_its_best_weights(tmp_path: Path) -> None:
+    first, second = make_model("plain"), make_model("plain")
+    seen: list[Update] = []
+    log = train(first, tmp_path, patience=1, learning_rate=0.3)
+    assert len(log) < 40  # it ended early
+    assert train(second, tmp_path, patience=1, learning_rate=0.3, on_update=seen.append) == log
+    assert not seen
+    assert torch.equal(weights(first), weights(second))
+
+
+def test_diverging_names_update_and_culprits_and_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
+    model = make_model("plain")
+
+    def spoil(update: Update) -> None:
+        if update.number == 5:
+            torch.nn.init.constant_(model.get_parameter("layer.bias_hh_l0"), float("nan"))
+
+    message = r"loss became nan at update 6 of 40.*are: layer\.bias_hh_l0\. .*checkpoint-00000004"
+    with pytest.raises(FloatingPointError, match=message):
+        train(model, tmp_path, on_update=spoil)
+    assert len(train(make_model("plain"), tmp_path)) == 40
