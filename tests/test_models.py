@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, load, predict
 from sttau.engine import Noise
-from sttau.layers import LAYERS, FiniteStateRNN
+from sttau.layers import LAYERS, FiniteStateRNN, StochasticRNN
 from sttau.models import SequenceModel
 
 DOUBLE = torch.float64
@@ -111,10 +111,10 @@ def test_the_head_reads_where_each_direction_ends(name: str, bidirectional: bool
     layer = layer_of(name, num_layers=2, bidirectional=bidirectional, batch_first=True)
     model = bold(SequenceClassifier(layer, 3))
     x, lengths = batch_for(tokens=False), [4, 2, 1]
-    finite = isinstance(layer, FiniteStateRNN)
-    logits = model(x, torch.tensor(lengths), noise=Noise.of(torch.arange(3)) if finite else None)
+    drawn = isinstance(layer, StochasticRNN)
+    logits = model(x, torch.tensor(lengths), noise=Noise.of(torch.arange(3)) if drawn else None)
     for row, length in enumerate(lengths):  # alone and without padding, h_n is where each direction ends
-        options = {"noise": Noise.of(torch.tensor([row]))} if finite else {}
+        options = {"noise": Noise.of(torch.tensor([row]))} if drawn else {}
         end = layer(x[row : row + 1, :length], **options)[1]
         h = end[0] if isinstance(end, tuple) else end
         read = torch.cat([h[-2, 0], h[-1, 0]]) if bidirectional else h[-1, 0]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
+from sttau.engine import Noise
 from sttau.models import Layer, SequenceModel
 from sttau.training import Update, fit
 
@@ -79,9 +80,11 @@ def test_every_sequence_is_seen_once_each_time_round() -> None:
     seen: list[int] = []
 
     class Watched(SequenceClassifier):
-        def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+        def loss(
+            self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+        ) -> Tensor:
             seen.extend(inputs[:, 0, 0].int().tolist())
-            return super().loss(inputs, targets, lengths)
+            return super().loss(inputs, targets, lengths, noise=noise)
 
     x = torch.arange(10.0)[:, None, None].expand(10, 3, 1)
     fit(Watched(nn.GRU(1, 4), 2), x, torch.zeros(10, dtype=torch.int64), updates=6, batch_size=4)
