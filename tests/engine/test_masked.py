@@ -55,6 +55,21 @@ def test_the_triton_kernels_compute_what_the_reference_does(size: tuple[int, int
 
 
 @pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("numbers", [1, 300, 1 << 20], ids=["a step", "some steps", "all steps"])
+def test_without_gradients_time_is_worked_through_in_pieces(
+    ragged: bool, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, weights, mask, hidden, memory = problem(7, 5, 3, 4, torch.float64)
+    lengths = torch.tensor([7, 1, 3, 4, 6]) if ragged else None
+    want = masked.run(x, weights, mask, hidden, memory, lengths)
+    monkeypatch.setattr(masked, "_PIECE_NUMBERS", numbers)
+    with torch.no_grad():
+        got = masked.run(x, weights, mask, hidden, memory, lengths)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
 def test_gradients_are_finite_differences(ragged: bool) -> None:
     x, weights, mask, hidden, memory = problem(3, 2, 2, 3, torch.float64)
     lengths = torch.tensor([3, 1]) if ragged else None
