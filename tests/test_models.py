@@ -18,9 +18,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, load, predict
+from sttau import (
+    BayesLSTM,
+    SequenceClassifier,
+    SequenceRegressor,
+    STTauGRU,
+    STTauLSTM,
+    VariationalDropoutLSTM,
+    load,
+    predict,
+)
 from sttau.engine import Noise
-from sttau.layers import LAYERS, FiniteStateRNN
+from sttau.layers import LAYERS, FiniteStateRNN, StochasticRNN
 from sttau.models import SequenceModel
 
 DOUBLE = torch.float64
@@ -111,10 +120,10 @@ def test_the_head_reads_where_each_direction_ends(name: str, bidirectional: bool
     layer = layer_of(name, num_layers=2, bidirectional=bidirectional, batch_first=True)
     model = bold(SequenceClassifier(layer, 3))
     x, lengths = batch_for(tokens=False), [4, 2, 1]
-    finite = isinstance(layer, FiniteStateRNN)
-    logits = model(x, torch.tensor(lengths), noise=Noise.of(torch.arange(3)) if finite else None)
+    drawn = isinstance(layer, StochasticRNN)
+    logits = model(x, torch.tensor(lengths), noise=Noise.of(torch.arange(3)) if drawn else None)
     for row, length in enumerate(lengths):  # alone and without padding, h_n is where each direction ends
-        options = {"noise": Noise.of(torch.tensor([row]))} if finite else {}
+        options = {"noise": Noise.of(torch.tensor([row]))} if drawn else {}
         end = layer(x[row : row + 1, :length], **options)[1]
         h = end[0] if isinstance(end, tuple) else end
         read = torch.cat([h[-2, 0], h[-1, 0]]) if bidirectional else h[-1, 0]
@@ -428,6 +437,8 @@ def test_what_was_saved_is_what_is_loaded(
         SequenceRegressor(STTauGRU(2, 4, 3), 3, variance=True, embedding=nn.Embedding(5, 2, padding_idx=4)),
         SequenceClassifier(nn.LSTM(2, 4, num_layers=2, bias=False, dropout=0.5, batch_first=True), 5),
         SequenceClassifier(nn.GRU(2, 4, bidirectional=True), 5, nn.Embedding(5, 2)),
+        SequenceClassifier(BayesLSTM(2, 4, rho=-2.0, mean=0.01, prior_scale=0.5, prior_mixture=(0.25, 0.1)), 5),
+        SequenceClassifier(VariationalDropoutLSTM(2, 4, dropout=0.3, input_dropout=0.0, num_layers=2), 5),
     ],
     ids=lambda model: str(model.layer),
 )
@@ -436,7 +447,7 @@ def test_every_option_of_a_model_is_saved(model: SequenceModel, tmp_path: Path) 
     again = load(path)
     assert_same_model(again, model)
     assert saved_config(again.save(tmp_path / "again.safetensors")) == saved_config(path)
-    if isinstance(model.layer, FiniteStateRNN):
+    if isinstance(model.layer, StochasticRNN):
         assert again.layer.config() == model.layer.config()
     if model.embedding is not None:
         assert again.embedding.padding_idx == model.embedding.padding_idx

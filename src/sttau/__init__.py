@@ -2,10 +2,19 @@
 
 from sttau import automata, calibration, data, ood, training
 from sttau.inference import Prediction, RegressionPrediction, predict
-from sttau.layers import StateRegularizedGRU, StateRegularizedLSTM, STTauGRU, STTauLSTM
-from sttau.models import SequenceClassifier, SequenceRegressor, load
+from sttau.layers import (
+    BayesLSTM,
+    StateRegularizedGRU,
+    StateRegularizedLSTM,
+    STTauGRU,
+    STTauLSTM,
+    VariationalDropoutLSTM,
+)
+from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, load
 
 __all__ = [
+    "BayesLSTM",
+    "DeepEnsemble",
     "Prediction",
     "RegressionPrediction",
     "STTauGRU",
@@ -14,6 +23,7 @@ __all__ = [
     "SequenceRegressor",
     "StateRegularizedGRU",
     "StateRegularizedLSTM",
+    "VariationalDropoutLSTM",
     "automata",
     "calibration",
     "data",

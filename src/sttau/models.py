@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -19,14 +21,14 @@ from sttau.checks import check_inputs, check_labels, check_targets
 from sttau.data import Described
 from sttau.engine import Noise, exact
 from sttau.files import write_atomically
-from sttau.layers import LAYERS, FiniteStateRNN, LayerMode
+from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, StochasticRNN
 from sttau.padding import clear_padding
 
 _FORMAT = "sttau.model"
 _VERSION = 1
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
-Layer = FiniteStateRNN | nn.LSTM | nn.GRU
+Layer = StochasticRNN | nn.LSTM | nn.GRU
 
 
 class Chain(NamedTuple):
@@ -67,6 +69,11 @@ class SequenceModel(nn.Module):
             device=layer.weight_ih_l0.device,
             dtype=layer.weight_ih_l0.dtype,
         )
+
+    @property
+    def members(self) -> tuple[SequenceModel, ...]:
+        """The networks that are trained apart from each other: the model itself, or those of an ensemble."""
+        return (self,)
 
     @property
     def finite_state_layer(self) -> FiniteStateRNN:
@@ -132,7 +139,7 @@ class SequenceModel(nn.Module):
 
     def _exactly(self, mode: LayerMode | None) -> bool:
         """Whether this call sums over paths; checks that ``mode`` makes sense for the layer."""
-        if not isinstance(self.layer, FiniteStateRNN):
+        if not isinstance(self.layer, StochasticRNN):
             if mode not in (None, "deterministic"):
                 raise ValueError(f"mode={mode!r} needs a finite-state layer; {type(self.layer).__name__} has no states")
             return False
@@ -158,7 +165,7 @@ class SequenceModel(nn.Module):
         if per_step and layer.bidirectional:
             raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
         inputs, lengths = self._prepared(inputs, lengths)
-        if isinstance(layer, FiniteStateRNN):
+        if isinstance(layer, StochasticRNN):
             table = self._table()
             if table is None and self.embedding is not None:
                 inputs = self.embedding(inputs)
@@ -232,9 +239,14 @@ class SequenceModel(nn.Module):
             raise TypeError(
                 f"a {type(self).__name__} cannot be saved: only {', '.join(_MODELS)} can be named in a file"
             )
-        config = {
-            "format": _FORMAT,
-            "version": _VERSION,
+        config = {"format": _FORMAT, "version": _VERSION, **self._describe()}
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        return write_atomically(path, serialize(tensors, {"sttau": json.dumps(config, sort_keys=True)}))
+
+    def _describe(self) -> dict[str, Any]:
+        """All that makes a model like this one, but the weights, as plain values."""
+        names = {"class_names": self.class_names, "feature_names": self.feature_names, "vocabulary": self.vocabulary}
+        return {
             "model": type(self).__name__,
             "arguments": self._arguments(),
             "layer": {"type": _layer_name(self.layer), "arguments": _layer_config(self.layer)},
@@ -246,18 +258,15 @@ class SequenceModel(nn.Module):
                 "padding_idx": self.embedding.padding_idx,
             },
             "dtype": str(self.head.weight.dtype).removeprefix("torch."),
+            "data": {name: value for name, value in names.items() if value},
         }
-        names = {"class_names": self.class_names, "feature_names": self.feature_names, "vocabulary": self.vocabulary}
-        config |= {"data": {name: value for name, value in names.items() if value}}
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        return write_atomically(path, serialize(tensors, {"sttau": json.dumps(config, sort_keys=True)}))
 
 
 class SequenceClassifier(SequenceModel):
     """Class probabilities for a sequence: embedding or features, recurrent layer, dense head, softmax.
 
     Args:
-        layer: an ST-τ layer, or ``nn.LSTM`` / ``nn.GRU``.
+        layer: any of ``sttau.layers.LAYERS``: an ST-τ layer, a baseline, ``nn.LSTM`` or ``nn.GRU``.
         num_classes: at least 2.
         embedding: for token ids; features without it.
 
@@ -325,7 +334,7 @@ class SequenceRegressor(SequenceModel):
     """Real numbers for a sequence, with or without a predicted variance.
 
     Args:
-        layer: an ST-τ layer, or ``nn.LSTM`` / ``nn.GRU``.
+        layer: any of ``sttau.layers.LAYERS``: an ST-τ layer, a baseline, ``nn.LSTM`` or ``nn.GRU``.
         num_outputs: numbers predicted for a sequence.
         variance: also predict the noise of the data, trained with the Gaussian likelihood; else squared error.
         embedding: for token ids; features without it.
@@ -404,6 +413,136 @@ class SequenceRegressor(SequenceModel):
         return {"num_outputs": self.num_outputs, "variance": self.variance}
 
 
+class DeepEnsemble(SequenceModel):
+    """Networks of one kind that were initialised, and are trained, independently (Lakshminarayanan et al., 2017).
+
+    It is trained, asked and saved as one model. Its loss is the sum of its members' losses on the same batch; they
+    share no weights, so one optimiser that works number by number, such as Adam, trains each as if it were alone.
+    (Whoever limits the norm of gradients must do so for each of ``members``.) A prediction averages probabilities over
+    members and over their own samples; what is epistemic in it is their disagreement.
+
+    Args:
+        members: classifiers, or regressors, on layers of one kind.
+
+    Example:
+        >>> ensemble = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(8, 32), num_classes=3), size=5)
+        >>> ensemble(torch.randn(4, 10, 8)).shape
+        torch.Size([20, 3])
+    """
+
+    def __init__(self, members: Iterable[SequenceModel]) -> None:
+        super(SequenceModel, self).__init__()
+        self.networks = nn.ModuleList(members)
+        if not len(self.networks):
+            raise ValueError("members must hold at least one model, got none")
+        for number, member in enumerate(self.members):
+            if not isinstance(member, (SequenceClassifier, SequenceRegressor)):
+                raise TypeError(f"members must be classifiers or regressors, but member {number} is {type(member)}")
+            if _kind(member) != _kind(self.members[0]):
+                raise ValueError(
+                    f"members must be of one kind, but member {number} differs from the first in its sizes"
+                )
+
+    @classmethod
+    def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0) -> DeepEnsemble:
+        """Make ``size`` members, each with initial weights of its own; PyTorch's global generator is left as it was."""
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
+        members = []
+        with torch.random.fork_rng():
+            for number in range(size):
+                torch.manual_seed(seed + number)
+                members.append(make())
+        return cls(members)
+
+    def __getattr__(self, name: str) -> Any:
+        """What all members have in common is asked of the first."""
+        return getattr(self.networks[0], name) if name in _COMMON else super().__getattr__(name)
+
+    @property
+    def members(self) -> tuple[SequenceModel, ...]:
+        """The networks, in the order of their making."""
+        return tuple(cast(SequenceModel, network) for network in self.networks)
+
+    @property
+    def finite_state_layer(self) -> FiniteStateRNN:
+        """An ensemble has no states of its own."""
+        raise ValueError("an ensemble has no states of its own; ask one of its members: ensemble.members[0]")
+
+    def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
+        """An ensemble is no Markov chain, though its members may be."""
+        raise ValueError("an ensemble is not one Markov chain; ask one of its members: ensemble.members[0]")
+
+    def forward(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        per_step: bool = False,
+    ) -> Any:
+        """What the members answer, sample by sample and in each member by member: members · rows rows."""
+        answers = [
+            member(inputs, lengths, noise=own, mode=mode, per_step=per_step)
+            for member, own in zip(self.members, self._noises(noise), strict=True)
+        ]
+        if isinstance(answers[0], Tensor):
+            return _interleaved(answers, len(inputs))
+        means, variances = zip(*answers, strict=True)
+        return Gaussian(
+            _interleaved(means, len(inputs)), None if variances[0] is None else _interleaved(variances, len(inputs))
+        )
+
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """As for each member."""
+        return self.members[0].check_targets(targets, batch)
+
+    def remember(self, data: Described) -> None:
+        """Let each member keep the names of the data."""
+        for member in self.members:
+            member.remember(data)
+
+    def loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+    ) -> Tensor:
+        """The sum of the members' losses."""
+        noises = zip(self.members, self._noises(noise), strict=True)
+        return torch.stack([member.loss(inputs, targets, lengths, noise=own) for member, own in noises]).sum()
+
+    def penalty(self, sequences: int) -> Tensor | None:
+        """The sum of the members' penalties."""
+        parts = [part for part in (member.penalty(sequences) for member in self.members) if part is not None]
+        return torch.stack(parts).sum() if parts else None
+
+    def _noises(self, noise: Noise | None) -> list[Noise | None]:
+        """Noise for each member, under seeds far apart; the first keeps its own."""
+        return [
+            None if noise is None else replace(noise, seed=noise.seed + number * _APART)
+            for number in range(len(self.networks))
+        ]
+
+    def _describe(self) -> dict[str, Any]:
+        return {"model": type(self).__name__, "members": [member._describe() for member in self.members]}
+
+    def _arguments(self) -> dict[str, Any]:
+        return {}
+
+
+_COMMON = ("layer", "head", "embedding", "class_names", "feature_names", "vocabulary", "num_classes", "num_outputs")
+_APART = 0x1E3779B97F4A7C15  # between the seeds of two members
+
+
+def _kind(member: SequenceModel) -> dict[str, Any]:
+    """What members of an ensemble must have in common."""
+    return {name: value for name, value in member._describe().items() if name != "data"}
+
+
+def _interleaved(answers: Sequence[Tensor], batch: int) -> Tensor:
+    """(runs · batch, …) of each member as (runs · members · batch, …)."""
+    return torch.stack([answer.unflatten(0, (-1, batch)) for answer in answers], dim=1).flatten(0, 2)
+
+
 class _Names(NamedTuple):
     """What a saved model remembers of its data; files written before there was any have none of it."""
 
@@ -415,6 +554,7 @@ class _Names(NamedTuple):
 _MODELS: dict[str, type[SequenceModel]] = {
     "SequenceClassifier": SequenceClassifier,
     "SequenceRegressor": SequenceRegressor,
+    "DeepEnsemble": DeepEnsemble,
 }
 
 
@@ -425,7 +565,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
     configuration are refused with the reason.
 
     Returns:
-        A :class:`SequenceClassifier` or :class:`SequenceRegressor` in eval mode.
+        A :class:`SequenceClassifier`, :class:`SequenceRegressor` or :class:`DeepEnsemble` in eval mode.
 
     Example:
         >>> import tempfile
@@ -474,6 +614,8 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
 
 def _build(config: dict[str, Any]) -> SequenceModel:
     try:
+        if config["model"] == DeepEnsemble.__name__:
+            return DeepEnsemble([_build(member) for member in config["members"]])
         layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
         embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
         model = _MODELS[config["model"]](layer, embedding=embedding, **config["arguments"])  # type: ignore[arg-type]
@@ -493,7 +635,7 @@ def _layer_name(layer: nn.Module) -> str:
 
 
 def _layer_config(layer: Layer) -> dict[str, Any]:
-    if isinstance(layer, FiniteStateRNN):
+    if isinstance(layer, StochasticRNN):
         return layer.config()
     names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
     return {name: getattr(layer, name) for name in names}

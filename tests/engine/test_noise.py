@@ -329,3 +329,29 @@ def test_the_float_type_of_features_does_not_matter_where_the_value_is_the_same(
 def test_fingerprints_of_many_short_sequences_rarely_collide() -> None:
     every = torch.cartesian_prod(*[torch.arange(8)] * 5)  # 32,768 sequences: 0.12 collisions expected
     assert len(every) - different(fingerprint(every)) <= 2
+
+
+# -- normal draws --------------------------------------------------------------------------------------------
+
+
+def test_normal_draws_are_normal() -> None:
+    """Moments of 400,000 draws, and the largest difference to the normal law (Kolmogorov and Smirnov)."""
+    z = Noise.of(torch.arange(1), seed=11).normal(0, 400_000, torch.float64)
+    n = len(z)
+    for power, moment in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
+        values = z**power
+        assert abs(float(values.mean()) - moment) < 4.5 * float(values.std()) / n**0.5
+    law = torch.special.ndtr(z.sort().values)
+    assert float((law - (torch.arange(n) + 0.5) / n).abs().max()) < 2.0 / n**0.5  # passed by chance once in 1500
+    neighbours = torch.corrcoef(torch.stack([z[:-1], z[1:]]))[0, 1]
+    assert abs(float(neighbours)) < 4.5 / n**0.5
+
+
+def test_normal_draws_follow_from_seed_sample_and_layer_alone() -> None:
+    def draw(seed: int = 1, sample: int = 0, layer: int = 0, names: tuple[int, ...] = (7,)) -> torch.Tensor:
+        return Noise.of(torch.tensor(names), 1, seed, sample).for_layer(layer).normal(0, 9)
+
+    assert torch.equal(draw(), draw(names=(1, 2, 3)))
+    assert torch.equal(draw(), Noise.of(torch.arange(3), samples=2, seed=1).normal(2, 20)[:9])
+    others = [draw(seed=2), draw(sample=1), draw(layer=1), draw(seed=1 + 2**32)]
+    assert all(not bool((draw() == other).any()) for other in others)

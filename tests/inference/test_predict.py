@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sttau import (
+    BayesLSTM,
+    DeepEnsemble,
     Prediction,
     RegressionPrediction,
     SequenceClassifier,
@@ -22,6 +24,7 @@ from sttau import (
     StateRegularizedLSTM,
     STTauGRU,
     STTauLSTM,
+    VariationalDropoutLSTM,
     predict,
 )
 from sttau.engine import Noise
@@ -390,11 +393,17 @@ def test_samples_are_kept_when_asked_for_and_are_what_was_summarised(inference: 
 # -- a prediction depends on its sequence alone --------------------------------------------------------------
 
 LENGTHS = [6, 4, 1, 5, 6]
-LAYERS: dict[str, Callable[[], STTauLSTM | STTauGRU]] = {
+LAYERS: dict[str, Callable[[], Any]] = {
     "LSTM": lambda: STTauLSTM(2, 4, 3),
     "GRU": lambda: STTauGRU(2, 4, 3),
     "deep LSTM": lambda: STTauLSTM(2, 4, 3, num_layers=2, dropout=0.5, bidirectional=True),
     "deep GRU": lambda: STTauGRU(2, 4, 3, num_layers=2, dropout=0.5, bidirectional=True),
+}
+SAMPLED: dict[str, Callable[[], Any]] = {
+    "bayes": lambda: BayesLSTM(2, 4),
+    "dropout": lambda: VariationalDropoutLSTM(2, 4, dropout=0.4),
+    "deep bayes": lambda: BayesLSTM(2, 4, num_layers=2, dropout=0.5, bidirectional=True),
+    "deep dropout": lambda: VariationalDropoutLSTM(2, 4, num_layers=2, dropout=0.4, bidirectional=True),
 }
 
 
@@ -445,6 +454,11 @@ def in_chunks(x: Tensor, lengths: Tensor) -> list[Change]:
         *((name, law, True) for name in ("LSTM", "GRU") for law in ("soft", "hard")),
         ("GRU", "exact", False),
         ("GRU", "exact", True),
+        *((name, "sampled", False) for name in SAMPLED),
+        *((name, "sampled", True) for name in ("bayes", "dropout")),
+        ("ensemble of GRU", "soft", False),
+        ("ensemble of GRU", "exact", True),
+        ("ensemble of dropout", "sampled", True),
     ],
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (DOUBLE, EXACTLY)], ids=str)
@@ -457,7 +471,13 @@ def test_a_prediction_depends_on_its_sequence_alone(
     dtype: torch.dtype,
     tolerance: float,
 ) -> None:
-    model = SequenceClassifier(LAYERS[name](), 3, nn.Embedding(5, 2) if tokens else None).to(dtype)
+    make = (LAYERS | SAMPLED)[name.removeprefix("ensemble of ")]
+
+    def network() -> SequenceClassifier:
+        return SequenceClassifier(make(), 3, nn.Embedding(5, 2) if tokens else None)
+
+    together = name.startswith("ensemble")
+    model: Any = (DeepEnsemble.of(network, size=3) if together else network()).to(dtype)
     x = torch.randint(5, (5, 6)) if tokens else torch.randn(5, 6, 2, dtype=dtype)
     lengths = torch.tensor(LENGTHS)
     whole = predict(model, x, lengths, 7, 3, inference, per_step=per_step)
@@ -467,7 +487,7 @@ def test_a_prediction_depends_on_its_sequence_alone(
             got, want = getattr(part, field), getattr(whole, field)[rows]
             steps = min(inputs.shape[1], 6)
             close(*((got[:, :steps], want[:, :steps]) if per_step else (got, want)), tolerance)
-        if inference == "exact":
+        if inference == "exact" and not together:
             assert part.attribution is not None
             assert whole.attribution is not None
             steps = min(inputs.shape[1], 6)
@@ -503,6 +523,8 @@ def test_arrays_and_lists_are_read_as_tensors_are(inference: Any, dtype: torch.d
         (STTauGRU(2, 4, 3), "deterministic"),
         (nn.LSTM(2, 4, num_layers=2), "auto"),
         (nn.GRU(2, 4), "auto"),
+        (BayesLSTM(2, 4, num_layers=2), "auto"),
+        (VariationalDropoutLSTM(2, 4, num_layers=2), "auto"),
     ],
     ids=str,
 )
@@ -601,6 +623,9 @@ def test_entropy_is_between_certainty_and_the_uniform_law(n: int, dtype: torch.d
         (StateRegularizedGRU(2, 4, 3), "deterministic"),
         (nn.LSTM(2, 4), "deterministic"),
         (nn.GRU(2, 4), "deterministic"),
+        (BayesLSTM(2, 4), "sampled"),
+        (VariationalDropoutLSTM(2, 4, dropout=0.5), "sampled"),
+        (VariationalDropoutLSTM(2, 4, dropout=0.0), "deterministic"),
     ],
     ids=str,
 )
@@ -656,6 +681,57 @@ def test_a_plain_layer_is_read_step_by_step_as_by_hand(kind: type[nn.LSTM | nn.G
 def test_a_plain_layer_has_no_states_to_draw(inference: Any) -> None:
     with pytest.raises(ValueError, match=f"inference='{inference}' needs .* LSTM has no states"):
         predict(SequenceClassifier(nn.LSTM(2, 4), 2), torch.zeros(1, 3, 2), inference=inference)
+
+
+@pytest.mark.parametrize("kind", [BayesLSTM, VariationalDropoutLSTM])
+@pytest.mark.parametrize("inference", ["soft", "hard", "exact"])
+def test_laws_of_states_are_refused_by_layers_without(kind: Any, inference: Any) -> None:
+    message = f"inference='{inference}' is no law of {kind.__name__}; choose 'auto' or 'sampled' or 'deterministic'"
+    with pytest.raises(ValueError, match=message):
+        predict(SequenceClassifier(kind(2, 4), 2), torch.zeros(1, 3, 2), inference=inference)
+
+
+def test_sampling_is_refused_by_layers_that_draw_nothing_or_states() -> None:
+    x = torch.zeros(1, 3, 2)
+    with pytest.raises(ValueError, match="inference='sampled' needs a layer that draws; GRU has nothing to draw"):
+        predict(SequenceClassifier(nn.GRU(2, 4), 2), x, inference="sampled")
+    with pytest.raises(
+        ValueError, match="inference='sampled' is no law of STTauGRU; choose 'auto' or 'soft' or 'hard'"
+    ):
+        predict(SequenceClassifier(STTauGRU(2, 4, 3), 2), x, inference="sampled")
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_sampled_layers_are_predicted_as_by_hand(name: str) -> None:
+    model, x, ids = bold(SequenceClassifier(SAMPLED[name](), 3)), batch_of(3, 5, 2), torch.tensor([4, 5, 6])
+    p = predict(model, x, [5, 3, 1], 6, 5, ids=ids, keep_samples=True, chunk_size=4)
+    model.eval()
+    with torch.no_grad():
+        noises = [Noise.of(ids, 1, 5, run) for run in range(6)]
+        runs = torch.stack([model(x, torch.tensor([5, 3, 1]), noise=noise) for noise in noises]).softmax(-1)
+    assert p.samples is not None
+    close(p.samples, runs)
+    close(p.mean, runs.mean(0))
+    close(p.epistemic, bits(runs.mean(0)) - bits(runs).mean(0))
+    assert p.variance.max() > APART
+
+
+def test_bayes_weights_are_shared_by_all_sequences_of_a_run_and_masks_are_not() -> None:
+    x = batch_of(1, 5, 2).expand(2, 5, 2)
+    for name, shared in (("bayes", True), ("dropout", False)):
+        p = predict(bold(SequenceClassifier(SAMPLED[name](), 3)), x, ids=[1, 2], keep_samples=True)
+        assert p.samples is not None
+        assert torch.allclose(p.samples[:, 0], p.samples[:, 1]) == shared
+
+
+def test_the_rate_of_dropout_can_be_swept_at_prediction() -> None:
+    model, x = bold(SequenceClassifier(VariationalDropoutLSTM(2, 16), 3)), batch_of(20, 5, 2)
+    spread = []
+    for rate in (0.0, 0.1, 0.5, 0.9):
+        model.layer.dropout = rate
+        spread.append(float(predict(model, x, samples=20).epistemic.mean()))
+    assert spread[0] == 0
+    assert min(spread[1:]) > APART
 
 
 # -- regression ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ so nothing depends on where a sequence stands in a batch, how far it is padded, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -114,8 +115,18 @@ class Noise:
             >>> bool((noise.gumbel(2, 3, 7) == whole[:, 2:]).all())
             True
         """
+        fine = torch.promote_types(dtype, torch.float32)  # half precision would round u up to 1 and γ to infinity
+        return (-(-self.uniform(start, steps, states, fine).log()).log()).to(dtype)
+
+    def uniform(self, start: int, steps: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Draws strictly inside (0, 1) for ``steps`` steps from ``start``, of shape (rows, steps, size).
+
+        Example:
+            >>> Noise.of(torch.arange(3), seed=1).uniform(0, 5, 7).shape
+            torch.Size([3, 5, 7])
+        """
         device = self.sequence.device
-        block = torch.arange((states + 3) // 4, device=device)
+        block = torch.arange((size + 3) // 4, device=device)
         step = torch.arange(self.first_step + start, self.first_step + start + steps, device=device)
         counter = (
             ((self.layer << 16) | block)[None, None, :],
@@ -123,11 +134,34 @@ class Noise:
             self.sample[:, None, None] & _MASK,
             self.sequence[:, None, None] & _MASK,
         )
-        key = (self.seed & _MASK, (self.seed >> 32) & _MASK)
-        words = torch.broadcast_tensors(*philox(counter, key))
-        bits = torch.stack(words, dim=-1).flatten(-2)[..., :states]
-        fine = torch.promote_types(dtype, torch.float32)  # half precision would round u up to 1 and γ to infinity
-        return (-(-uniform(bits, fine).log()).log()).to(dtype)
+        words = torch.broadcast_tensors(*philox(counter, self._key()))
+        return uniform(torch.stack(words, dim=-1).flatten(-2)[..., :size], dtype)
+
+    def normal(self, row: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Standard normal draws, (size,), for the run that ``row`` belongs to: the same for all its sequences.
+
+        The counter is (number // 4, layer, sample, 2³² - 1), and each pair of words gives a pair of numbers by the
+        method of Box and Muller.
+
+        Example:
+            >>> noise = Noise.of(torch.tensor([7, 8]), samples=2)
+            >>> first, other, second = (noise.normal(row, 5) for row in (0, 1, 2))
+            >>> bool((first == other).all()), bool((first == second).any())
+            (True, False)
+        """
+        block = torch.arange((size + 3) // 4, device=self.sequence.device)
+        layer = torch.full((), self.layer, dtype=torch.int64, device=block.device)
+        words = philox((block, layer, self.sample[row] & _MASK, torch.full_like(layer, _MASK)), self._key())
+        fine = torch.promote_types(dtype, torch.float32)
+        numbers = []
+        for length, angle in (words[:2], words[2:]):
+            radius = (-2 * uniform(length, fine).log()).sqrt()
+            turn = 2 * math.pi * uniform(angle, fine)
+            numbers += [radius * turn.cos(), radius * turn.sin()]
+        return torch.stack(numbers, dim=-1).flatten()[:size].to(dtype)
+
+    def _key(self) -> tuple[Tensor, Tensor]:
+        return self.seed & _MASK, (self.seed >> 32) & _MASK
 
 
 def _first_samples(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -13,17 +13,19 @@ from torch import Tensor, nn
 
 from sttau.checks import as_tensor
 from sttau.engine import Noise, exact, fingerprint
-from sttau.layers import FiniteStateRNN, LayerMode
-from sttau.models import SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.layers import FiniteStateRNN, LayerMode, StochasticRNN
+from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
 
-Inference = Literal["auto", "soft", "hard", "exact", "deterministic"]
+Inference = Literal["auto", "soft", "hard", "exact", "deterministic", "sampled"]
 
 _MODES: dict[str, LayerMode] = {
     "soft": "soft",
     "hard": "straight_through",
     "exact": "exact",
     "deterministic": "deterministic",
+    "sampled": "sampled",
 }
+_DRAWN: tuple[LayerMode, ...] = ("soft", "straight_through", "sampled")
 _NAMES = {mode: name for name, mode in _MODES.items()}
 _CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold
 
@@ -41,7 +43,7 @@ class Prediction:
         variance: (batch, classes) variance of the class probabilities over runs (over paths, when exact).
         total: (batch,) H[p(y | x)].
         aleatoric: (batch,) expected entropy of a single run, E_ψ H[p(y | ψ, x)].
-        inference: which law was used: soft, hard, exact or deterministic.
+        inference: which law was used: soft, hard, exact, sampled or deterministic.
         samples: (runs, batch, classes) probabilities of the single runs, if asked for.
         attribution: (batch, time) bits of epistemic uncertainty that each step brought in, for exact inference: the
             increments of I(Y; S_t | x), which never decreases. They sum to ``epistemic`` at the last step.
@@ -79,7 +81,7 @@ class RegressionPrediction:
         mean: (batch, outputs).
         aleatoric: (batch, outputs) mean predicted noise of the data; zero without a variance head.
         epistemic: (batch, outputs) variance of the predicted mean over runs (over states, when exact).
-        inference: which law was used: soft, hard, exact or deterministic.
+        inference: which law was used: soft, hard, exact, sampled or deterministic.
         samples: (runs, batch, outputs) means of the single runs, if asked for.
     """
 
@@ -128,8 +130,22 @@ def predict(
     ids: Any = None,
     chunk_size: int | None = None,
 ) -> RegressionPrediction: ...
+@overload
 def predict(
-    model: SequenceClassifier | SequenceRegressor,
+    model: DeepEnsemble,
+    inputs: Any,
+    lengths: Any = None,
+    samples: int = 10,
+    seed: int = 0,
+    inference: Inference = "auto",
+    *,
+    per_step: bool = False,
+    keep_samples: bool = False,
+    ids: Any = None,
+    chunk_size: int | None = None,
+) -> Any: ...
+def predict(
+    model: SequenceClassifier | SequenceRegressor | DeepEnsemble,
     inputs: Any,
     lengths: Any = None,
     samples: int = 10,
@@ -147,14 +163,16 @@ def predict(
     when the batch is split, shuffled, padded or repeated, or read in chunks.
 
     Args:
-        model: a :class:`SequenceClassifier` or :class:`SequenceRegressor`. Its training flag is left as it was.
+        model: a :class:`SequenceClassifier` or :class:`SequenceRegressor`, or an ensemble of them, whose members'
+            answers are taken together. Its training flag is left as it was.
         inputs: (batch, time, features), or (batch, time) token ids; a tensor, an array or nested lists.
         lengths: (batch,) valid steps of each padded sequence.
-        samples: Monte-Carlo runs. A model without randomness is run once.
+        samples: Monte-Carlo runs, of each member of an ensemble. A model without randomness is run once.
         seed: of the noise.
         inference: ``soft`` (mixtures of states, the paper's), ``hard`` (one state at a time), ``exact`` (the sum over
-            all paths; GRU form), ``deterministic`` (no noise), or ``auto``: the law the layer was trained under. Soft
-            and hard are different models; choose another law than the trained one on purpose.
+            all paths; GRU form), ``sampled`` (weights or masks are drawn: ``BayesLSTM``, ``VariationalDropoutLSTM``),
+            ``deterministic`` (no noise), or ``auto``: the law the layer was trained under. Soft and hard are different
+            models; choose another law than the trained one on purpose.
         per_step: predict after every step, as the sequence is read.
         keep_samples: also return the runs one by one; exact inference has none.
         ids: (batch,) whole numbers that name the sequences for the noise. By default a sequence is named by its
@@ -185,11 +203,12 @@ def predict(
     if tuple(names.shape) != (batch,):
         raise ValueError(f"ids must have shape ({batch},), one number a sequence, got {tuple(names.shape)}")
 
-    runs = samples if mode in ("soft", "straight_through") else 1
+    runs = samples if mode in _DRAWN else 1
     if chunk_size is None:
         width = model.layer.num_layers * 5 * model.layer.hidden_size
         if mode == "exact":
-            width = 4 * model.finite_state_layer.num_states**2
+            assert isinstance(model.layer, FiniteStateRNN)
+            width = 4 * model.layer.num_states**2
         chunk_size = max(1, _CHUNK_NUMBERS // (time * width))
     elif chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
@@ -199,7 +218,7 @@ def predict(
         for piece in torch.arange(batch).split(max(1, chunk_size // runs)):
             x, name = inputs[piece].to(device), names[piece].to(device)
             length = None if lengths is None else lengths[piece].to(device)
-            if mode == "exact":
+            if mode == "exact" and not isinstance(model, DeepEnsemble):
                 part = _exact(model, x, length, per_step)
             else:
                 outputs = [
@@ -215,21 +234,29 @@ def _choose(model: SequenceModel, inference: str) -> LayerMode | None:
     """Return the layer's mode for an inference, None for a layer without states."""
     if inference != "auto" and inference not in _MODES:
         raise ValueError(f"inference must be 'auto', {', '.join(map(repr, _MODES))}, got {inference!r}")
-    if not isinstance(model.layer, FiniteStateRNN):
+    layer = model.layer
+    if not isinstance(layer, StochasticRNN):
         if inference not in ("auto", "deterministic"):
             raise ValueError(
-                f"inference={inference!r} needs a finite-state layer; {type(model.layer).__name__} has no states"
+                f"inference={inference!r} needs a finite-state layer; {type(layer).__name__} has no states"
+                if inference != "sampled"
+                else f"inference='sampled' needs a layer that draws; {type(layer).__name__} has nothing to draw"
             )
         return None
-    mode = model.layer.mode if inference == "auto" else _MODES[inference]
-    if mode == "exact":
-        model.layer.check_exact()
+    mode = layer.mode if inference == "auto" else _MODES[inference]
+    if mode not in layer.modes:
+        raise ValueError(
+            f"inference={inference!r} is no law of {type(layer).__name__}; "
+            f"choose 'auto' or {' or '.join(repr(_NAMES[mode]) for mode in layer.modes)}"
+        )
+    if mode == "exact" and isinstance(layer, FiniteStateRNN):
+        layer.check_exact()
     return mode
 
 
 def _noises(names: Tensor, runs: int, seed: int, at_once: int, mode: LayerMode | None) -> Iterator[Noise | None]:
     """Noise for all runs over a chunk of sequences, ``at_once`` runs at a time."""
-    if mode in (None, "deterministic"):
+    if mode not in _DRAWN:
         yield None
         return
     for first in range(0, runs, at_once):
@@ -238,7 +265,7 @@ def _noises(names: Tensor, runs: int, seed: int, at_once: int, mode: LayerMode |
 
 def _summarise(model: SequenceModel, outputs: list[Any], batch: int, keep: bool) -> dict[str, Tensor]:
     """Reduce the runs over one chunk of sequences to the fields of a prediction."""
-    if isinstance(model, SequenceClassifier):
+    if isinstance(model.members[0], SequenceClassifier):
         p = torch.cat([_wide(logits) for logits in outputs]).softmax(dim=-1)
         p = p.reshape(-1, batch, *p.shape[1:])
         part = {"mean": p.mean(0), "variance": p.var(0, correction=0), "aleatoric": entropy(p).mean(0)}
@@ -323,7 +350,7 @@ def _join(model: SequenceModel, parts: list[dict[str, Tensor]], inference: str) 
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     if "samples" in whole:
         whole["samples"] = whole["samples"].transpose(0, 1)
-    if isinstance(model, SequenceClassifier):
+    if isinstance(model.members[0], SequenceClassifier):
         return Prediction(**whole, inference=inference)
     return RegressionPrediction(**whole, inference=inference)
 

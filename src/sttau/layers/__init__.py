@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from sttau.layers.st_tau import FiniteStateRNN, Initial, LayerMode, STTauGRU, STTauLSTM
+from sttau.layers.bayes import BayesLSTM
+from sttau.layers.st_tau import FiniteStateRNN, Initial, STTauGRU, STTauLSTM
 from sttau.layers.state_regularized import StateRegularizedGRU, StateRegularizedLSTM
+from sttau.layers.stochastic import LayerMode, StochasticLSTM, StochasticRNN
+from sttau.layers.variational_dropout import VariationalDropoutLSTM
 
 #: Every layer a model can be built on, and saved with, by name. A new layer is one new line here.
 LAYERS: dict[str, type[nn.Module]] = {
@@ -15,10 +18,13 @@ LAYERS: dict[str, type[nn.Module]] = {
     "STTauGRU": STTauGRU,
     "StateRegularizedLSTM": StateRegularizedLSTM,
     "StateRegularizedGRU": StateRegularizedGRU,
+    "BayesLSTM": BayesLSTM,
+    "VariationalDropoutLSTM": VariationalDropoutLSTM,
 }
 
 __all__ = [
     "LAYERS",
+    "BayesLSTM",
     "FiniteStateRNN",
     "Initial",
     "LayerMode",
@@ -26,4 +32,7 @@ __all__ = [
     "STTauLSTM",
     "StateRegularizedGRU",
     "StateRegularizedLSTM",
+    "StochasticLSTM",
+    "StochasticRNN",
+    "VariationalDropoutLSTM",
 ]

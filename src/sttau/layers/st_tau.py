@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import Any, ClassVar, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from sttau import engine
 from sttau.checks import check_lengths
-from sttau.engine import Cell, Noise, Readout, Run, Steps, Weights, exact
+from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, exact
+from sttau.layers.stochastic import LayerMode, StochasticLSTM, StochasticRNN, beside
 from sttau.padding import clear_padding
 
-LayerMode = Literal["soft", "straight_through", "exact", "deterministic"]
 Initial = Literal["zeros", "first"]
 
 _STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
 
 
-def beside(directions: list[Tensor]) -> Tensor:
-    """Join what the directions give, along the last dimension; one alone stays as it is."""
-    return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
-
-
-class FiniteStateRNN(nn.Module):
+class FiniteStateRNN(StochasticRNN):
     """What the ST-τ layers share. Use :class:`STTauLSTM` or :class:`STTauGRU`.
 
     Parameters are named as in ``nn.LSTM`` (``weight_ih_l0``, …, ``weight_ih_l0_reverse``), with ``states_l0`` and
     ``log_temperature_l0`` beside them, so weights of a plain layer load into an ST-τ layer with ``strict=False``.
     """
 
+    modes: ClassVar[tuple[LayerMode, ...]] = ("soft", "straight_through", "exact", "deterministic")
     cell: ClassVar[Cell]
     _gates: ClassVar[int]
 
@@ -57,22 +52,13 @@ class FiniteStateRNN(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        for name, size in (
-            ("input_size", input_size),
-            ("hidden_size", hidden_size),
-            ("num_layers", num_layers),
-        ):
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         if num_states < 2:
             raise ValueError(f"num_states must be at least 2 (one state cannot carry information), got {num_states}")
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature must be a positive number, got {temperature}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {dropout}")
         for name, value, choices in (
-            ("mode", mode, get_args(LayerMode)),
+            ("mode", mode, self.modes),
             ("readout", readout, get_args(Readout)),
             ("initial", initial, get_args(Initial)),
         ):
@@ -80,14 +66,7 @@ class FiniteStateRNN(nn.Module):
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
         if peephole and self.cell != "lstm":
             raise ValueError("peephole connections look at an LSTM's memory; a GRU has none. Use STTauLSTM.")
-        self.input_size = input_size
-        self.hidden_size = hidden_size
         self.num_states = num_states
-        self.num_layers = num_layers
-        self.bias = bias
-        self.batch_first = batch_first
-        self.dropout = float(dropout)
-        self.bidirectional = bidirectional
         self.initial_temperature = float(temperature)
         self.learn_temperature = learn_temperature
         self.mode: LayerMode = mode
@@ -118,16 +97,6 @@ class FiniteStateRNN(nn.Module):
         self.reset_parameters()
 
     # -- what a layer is ---------------------------------------------------------------------------------------------
-
-    @property
-    def num_directions(self) -> int:
-        """1, or 2 for a bidirectional layer."""
-        return 2 if self.bidirectional else 1
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the weights, and so of input and output."""
-        return cast(Tensor, self.states_l0).dtype
 
     @property
     def temperature(self) -> Tensor:
@@ -187,16 +156,6 @@ class FiniteStateRNN(nn.Module):
             "peephole": self.peephole,
         }
 
-    def extra_repr(self) -> str:
-        """Show the sizes, and every option that is not the default."""
-        defaults = inspect.signature(type(self)).parameters
-        options = [
-            f"{name}={value!r}"
-            for name, value in self.config().items()
-            if defaults[name].default is not inspect.Parameter.empty and value != defaults[name].default
-        ]
-        return ", ".join([f"{self.input_size}, {self.hidden_size}, {self.num_states}", *options])
-
     # -- running it --------------------------------------------------------------------------------------------------
 
     def features(
@@ -248,23 +207,14 @@ class FiniteStateRNN(nn.Module):
         final: bool = False,
     ) -> tuple[Tensor, list[Run]]:
         """All layers and directions over (batch, time, features): the output, and what each of them gave."""
-        mode = self.mode if mode is None else mode
-        if mode not in get_args(LayerMode):
-            raise ValueError(f"mode must be one of {', '.join(map(repr, get_args(LayerMode)))}, got {mode!r}")
+        mode = self._chosen(mode)
         batch = inputs.shape[0]
         vectors = inputs if embedding is None else embedding
         dtype = self.dtype
         if torch.is_autocast_enabled(vectors.device.type) and mode != "exact":
             dtype = torch.get_autocast_dtype(vectors.device.type)
             vectors = vectors.to(dtype)
-        if vectors.dtype != dtype:
-            raise TypeError(f"input is {vectors.dtype}, but the layer's weights are {dtype}; convert one of them")
-        if vectors.shape[-1] != self.input_size:
-            raise ValueError(f"input has {vectors.shape[-1]} features a step, but input_size is {self.input_size}")
-        if batch == 0 or inputs.shape[1] == 0:
-            raise ValueError(f"input is empty: {batch} sequences of {inputs.shape[1]} steps")
-        if lengths is not None:
-            lengths = check_lengths(lengths, batch, inputs.shape[1], values=lengths.device.type == "cpu")
+        lengths = self._checked(vectors, dtype, inputs.shape, lengths)
         if mode == "exact":
             self.check_exact()
             if embedding is not None:
@@ -313,7 +263,7 @@ class FiniteStateRNN(nn.Module):
                         start if hidden is None else hidden[index].repeat(rows // hidden.shape[1], 1),
                         None if memory is None else memory[index].repeat(rows // memory.shape[1], 1),
                         noise=None if noise is None else noise.for_layer(index),
-                        mode=mode,
+                        mode=cast(Mode, mode),
                         readout=self.readout,
                         lengths=lengths,
                         reverse=direction == 1,
@@ -343,50 +293,18 @@ class FiniteStateRNN(nn.Module):
             return beside([run.transitions for run in runs]), states
         return F.dropout(beside([run.output for run in runs]), self.dropout, self.training), []
 
-    def _call(
+    def _whole(
         self,
-        inputs: Tensor | PackedSequence,
+        x: Tensor,
         hidden: Tensor | None,
         memory: Tensor | None,
         lengths: Tensor | None,
         noise: Noise | None,
         mode: LayerMode | None,
-    ) -> tuple[Tensor | PackedSequence, Tensor, Tensor | None]:
-        """Bring any input ``nn.LSTM`` takes into the form (batch, time, features), run, and bring the result back."""
-        single = False
-        if isinstance(inputs, PackedSequence):
-            if lengths is not None:
-                raise ValueError("lengths are part of a PackedSequence; do not pass them a second time")
-            x, lengths = pad_packed_sequence(inputs, batch_first=True)
-        else:
-            if inputs.dim() not in (2, 3):
-                raise ValueError(f"input must have 2 dimensions (one sequence) or 3 (a batch), got {inputs.dim()}")
-            single = inputs.dim() == 2
-            x = inputs[None] if single else inputs if self.batch_first else inputs.transpose(0, 1)
-        batch = x.shape[0]
-        count = self.num_layers * self.num_directions
-        for name, given in (("h_0", hidden), ("c_0", memory)):
-            want = (count, self.hidden_size) if single else (count, batch, self.hidden_size)
-            if given is not None and tuple(given.shape) != want:
-                raise ValueError(f"{name} must have shape {want}, got {tuple(given.shape)}")
-        if single:
-            hidden = None if hidden is None else hidden[:, None]
-            memory = None if memory is None else memory[:, None]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         output, runs = self._run(x, hidden, memory, lengths, noise, mode, final=True)
-        h_n = torch.stack([run.hidden for run in runs])
         memories = [run.memory for run in runs if run.memory is not None]
-        c_n = torch.stack(memories) if memories else None
-        if isinstance(inputs, PackedSequence):
-            if output.shape[0] != batch:
-                raise ValueError("several samples a sequence need padded input with lengths, not a PackedSequence")
-            order = inputs.sorted_indices
-            ordered = output if order is None else output[order]
-            ordered_lengths = lengths if order is None else cast(Tensor, lengths)[order.cpu()]
-            data = pack_padded_sequence(ordered, cast(Tensor, ordered_lengths), batch_first=True).data
-            return PackedSequence(data, inputs.batch_sizes, order, inputs.unsorted_indices), h_n, c_n
-        if single and output.shape[0] == 1:
-            return output[0], h_n[:, 0], None if c_n is None else c_n[:, 0]
-        return output if self.batch_first else output.transpose(0, 1), h_n, c_n
+        return output, torch.stack([run.hidden for run in runs]), torch.stack(memories) if memories else None
 
     # -- exact inference ---------------------------------------------------------------------------------------------
 
@@ -446,10 +364,6 @@ class FiniteStateRNN(nn.Module):
 
     # -- weights -----------------------------------------------------------------------------------------------------
 
-    def _suffixes(self) -> list[str]:
-        ends = ("", "_reverse")[: self.num_directions]
-        return [f"l{layer}{end}" for layer in range(self.num_layers) for end in ends]
-
     def _weights(self, index: int) -> Weights:
         suffix = self._suffixes()[index]
 
@@ -474,7 +388,7 @@ class FiniteStateRNN(nn.Module):
         return self._weights(0).to(torch.promote_types(self.dtype, torch.float32))
 
 
-class STTauLSTM(FiniteStateRNN):
+class STTauLSTM(FiniteStateRNN, StochasticLSTM):
     """An LSTM whose hidden state is drawn, at every step, from k learnable states.
 
     Arguments, shapes and results are those of ``nn.LSTM``; ``num_states`` stands third.
@@ -509,31 +423,6 @@ class STTauLSTM(FiniteStateRNN):
 
     cell: ClassVar[Cell] = "lstm"
     _gates: ClassVar[int] = 4
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: tuple[Tensor, Tensor] | None = None,
-        *,
-        lengths: Tensor | None = None,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-    ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
-        """Run the layer as ``nn.LSTM`` does.
-
-        Args:
-            input: (time, batch, features), batch first if so made, (time, features), or a PackedSequence.
-            hx: (h_0, c_0), each (layers · directions, batch, d).
-            lengths: (batch,) valid steps of padded input; a PackedSequence brings its own.
-            noise: names the draws; fresh ones, from PyTorch's generator, without it.
-            mode: overrides the layer's mode for this call.
-        """
-        if hx is not None and not (isinstance(hx, tuple) and len(hx) == 2):
-            raise TypeError(f"hx must be the pair (h_0, c_0), got {type(hx).__name__}")
-        hidden, memory = (None, None) if hx is None else hx
-        output, h_n, c_n = self._call(input, hidden, memory, lengths, noise, mode)
-        assert c_n is not None
-        return output, (h_n, c_n)
 
 
 class STTauGRU(FiniteStateRNN):

@@ -1,0 +1,74 @@
+"""What the baselines cost beside ``nn.LSTM``: all in one run, as medians of alternating rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+import torch
+from torch import Tensor, nn
+
+from sttau.engine import Noise
+from sttau.experiments.results import Result
+from sttau.experiments.speed import SAMPLES, Shape, Task, _alternate, _inputs, _quietly, _step
+from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
+
+SHAPES = (Shape("lstm", 8, 500, 256, 256, 2), Shape("lstm", 256, 187, 1, 128, 5), Shape("lstm", 64, 100, 32, 100, 5))
+TASKS: tuple[Task, ...] = ("training", "forward", "samples")
+
+
+def measure_baselines(
+    shapes: tuple[Shape, ...] = SHAPES,
+    device: str = "cpu",
+    *,
+    rounds: int = 7,
+    round_seconds: float = 0.15,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Iterator[Result]:
+    """Time a training step, a forward pass and ten samples of each baseline, in float32; for nn.LSTM ten are one.
+
+    Args:
+        shapes: what to measure; the number of states does not matter.
+        device: where.
+        rounds: methods take turns; each number is the median over the rounds.
+        round_seconds: how long one method runs in one round, about.
+        progress: is told what is being measured.
+    """
+    allow = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    try:
+        for shape in shapes:
+            began = time.perf_counter()
+            torch.manual_seed(0)
+            x = _inputs(shape, device, torch.float32)
+            layers: dict[str, nn.LSTM | StochasticLSTM] = {
+                "lstm": nn.LSTM(shape.features, shape.hidden, device=device),
+                "bayes": BayesLSTM(shape.features, shape.hidden, device=device),
+                "dropout": VariationalDropoutLSTM(shape.features, shape.hidden, dropout=0.1, device=device),
+            }
+            metrics: dict[str, dict[str, float]] = {method: {} for method in layers}
+            for task in TASKS:
+                progress(f"{shape.name}: {task}")
+                work = {method: _work(layer, x, task) for method, layer in layers.items()}
+                for method, value in _alternate(work, device, rounds, round_seconds).items():
+                    metrics[method][f"{task}_ms"] = value
+            seconds = time.perf_counter() - began
+            settings = {**asdict(shape), "precision": "float32", "rounds": rounds, "device": device}
+            for method, numbers in metrics.items():
+                yield Result("baseline-speed", shape.name, method, None, 0, numbers, settings, seconds)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allow
+
+
+def _work(layer: nn.LSTM | StochasticLSTM, x: Tensor, task: Task) -> Callable[[], None]:
+    def last(noise: Noise | None = None) -> Tensor:
+        if isinstance(layer, nn.LSTM):
+            output: Tensor = layer(x)[0]
+            return output[-1]
+        return layer.features(x.transpose(0, 1), noise=noise, steps="last").squeeze(1)
+
+    if task == "training":
+        return _step(last, [layer])
+    many = Noise.of(torch.arange(x.shape[1], device=x.device), SAMPLES)
+    return _quietly(last if task == "forward" else lambda: last(many))

@@ -1,0 +1,183 @@
+"""A deep ensemble is its members: trained apart in one pass, averaged, saved in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sttau import (
+    BayesLSTM,
+    DeepEnsemble,
+    SequenceClassifier,
+    SequenceRegressor,
+    STTauGRU,
+    VariationalDropoutLSTM,
+    load,
+    predict,
+)
+from sttau.data import load as data
+from sttau.engine import Noise
+from sttau.inference import entropy
+from sttau.models import SequenceModel
+
+LAYERS: dict[str, Callable[[], Any]] = {
+    "lstm": lambda: nn.LSTM(2, 4),
+    "bayes": lambda: BayesLSTM(2, 4, rho=-1.0),
+    "dropout": lambda: VariationalDropoutLSTM(2, 4, dropout=0.4),
+    "st-tau": lambda: STTauGRU(2, 4, 3),
+}
+LAYER = pytest.mark.parametrize("name", LAYERS)
+
+
+def of(name: str, size: int = 3, kind: Any = SequenceClassifier, **options: Any) -> DeepEnsemble:
+    return DeepEnsemble.of(lambda: kind(LAYERS[name](), 3, **options).double(), size)
+
+
+def batch(count: int = 5) -> tuple[Tensor, Tensor]:
+    return torch.randn(count, 6, 2, dtype=torch.float64), torch.randint(1, 7, (count,))
+
+
+def close(got: Tensor, want: Tensor) -> None:
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+
+
+def steps(model: SequenceModel, updates: int = 5) -> None:
+    """Adam on fixed batches, the gradient of each member clipped."""
+    generator = torch.Generator().manual_seed(1)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    for update in range(updates):
+        x = torch.randn(8, 4, 2, generator=generator, dtype=torch.float64)
+        noise = Noise.of(torch.arange(8), seed=3, first_sample=update)
+        optimiser.zero_grad()
+        model.loss(x, x[:, 0, 0].gt(0).long(), noise=noise).backward()
+        for member in model.members:
+            nn.utils.clip_grad_norm_(member.parameters(), 0.1)
+        optimiser.step()
+
+
+@pytest.mark.parametrize("name", ["lstm", "st-tau", "dropout", "bayes"])
+def test_members_are_trained_in_one_pass_as_each_would_be_alone(name: str) -> None:
+    together, before = of(name), of(name)
+    steps(together)
+    alone = of(name).members
+    steps(alone[0])  # the first keeps the seed of the noise; without noise every member can be compared
+    if name == "lstm":
+        for member in alone[1:]:
+            steps(member)
+    for member, other, start in zip(together.members, alone, before.members, strict=True):
+        compared = name == "lstm" or other is alone[0]
+        for got, want, first in zip(member.parameters(), other.parameters(), start.parameters(), strict=True):
+            assert not torch.equal(got, first)
+            if compared:
+                close(got, want)
+
+
+def test_members_start_apart_and_the_seed_decides_how() -> None:
+    def weights(seed: int) -> list[Tensor]:
+        model = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 3, seed)
+        return [torch.cat([weight.flatten() for weight in member.parameters()]) for member in model.members]
+
+    state = torch.get_rng_state()
+    first, again, other = weights(5), weights(5), weights(6)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], other[0])
+
+
+@LAYER
+def test_a_prediction_is_the_mean_over_members_and_their_samples(name: str) -> None:
+    model, (x, lengths) = of(name), batch()
+    p = predict(model, x, lengths, samples=4, keep_samples=True)
+    runs = 1 if name == "lstm" else 4
+    assert p.samples.shape == (3 * runs, 5, 3)
+    first = predict(model.members[0], x, lengths, samples=4, keep_samples=True)  # type: ignore[call-overload]
+    close(p.samples[::3], first.samples)
+    close(p.mean, p.samples.mean(0))
+    close(p.variance, p.samples.var(0, correction=0))
+    close(p.epistemic, entropy(p.mean) - entropy(p.samples).mean(0))
+    assert bool((p.epistemic > 0).all())
+    assert p.inference == first.inference
+    parts = predict(model, x, lengths, samples=4, keep_samples=True, chunk_size=3)
+    close(parts.samples, p.samples)
+
+
+def test_members_of_an_ensemble_draw_apart() -> None:
+    member = SequenceClassifier(LAYERS["dropout"](), 3).double()
+    same = SequenceClassifier(LAYERS["dropout"](), 3).double()
+    same.load_state_dict(member.state_dict())
+    x, _ = batch()
+    samples = predict(DeepEnsemble([member, same]), x, keep_samples=True).samples
+    assert not torch.allclose(samples[::2], samples[1::2])
+
+
+@LAYER
+@pytest.mark.parametrize("variance", [False, True])
+def test_an_ensemble_of_regressors_splits_its_variance(name: str, variance: bool) -> None:
+    model, (x, lengths) = of(name, kind=SequenceRegressor, variance=variance), batch()
+    p = predict(model, x, lengths, samples=4, keep_samples=True)
+    close(p.mean, p.samples.mean(0))
+    close(p.epistemic, p.samples.var(0, correction=0))
+    assert bool((p.aleatoric > 0).all()) == variance
+    assert model.loss(x, torch.zeros(5, 3, dtype=torch.float64), lengths).isfinite()
+
+
+def test_an_exact_ensemble_averages_exact_members() -> None:
+    make: Callable[[], SequenceModel] = lambda: SequenceClassifier(STTauGRU(2, 4, 3, mode="exact"), 3).double()  # noqa: E731
+    model, (x, lengths) = DeepEnsemble.of(make, 3), batch()
+    p = predict(model, x, lengths)
+    members: list[Any] = list(model.members)
+    close(p.mean, torch.stack([predict(member, x, lengths).mean for member in members]).mean(0))
+    assert p.inference == "exact"
+    for ask in (lambda: model.finite_state_layer, lambda: model.chain(x)):
+        with pytest.raises(ValueError, match=r"ask one of its members: ensemble.members\[0\]"):
+            ask()
+
+
+def test_the_penalty_is_the_sum_over_members() -> None:
+    parts = [member.penalty(10) for member in of("bayes").members]
+    total = of("bayes").penalty(10)
+    assert total is not None
+    close(total, torch.stack([part for part in parts if part is not None]).sum())
+    assert of("lstm").penalty(10) is None
+
+
+@LAYER
+@pytest.mark.parametrize("kind", [SequenceClassifier, SequenceRegressor])
+def test_an_ensemble_is_saved_in_one_file(name: str, kind: Any, tmp_path: Path) -> None:
+    model, (x, lengths) = of(name, kind=kind), batch()
+    again = load(model.save(tmp_path / "ensemble.safetensors"))
+    assert [file.name for file in tmp_path.iterdir()] == ["ensemble.safetensors"]
+    assert type(again) is DeepEnsemble
+    assert len(again.members) == 3
+    assert not again.training
+    assert torch.equal(predict(again, x, lengths).mean, predict(model, x, lengths).mean)
+
+
+def test_names_of_the_data_are_saved_with_an_ensemble(tmp_path: Path) -> None:
+    strings = data("tomita1", "train")
+    model = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(4, 8), 2, nn.Embedding(3, 4)), 2)
+    model.remember(strings)
+    again = load(model.save(tmp_path / "model"))
+    assert again.class_names == ("reject", "accept")
+    assert again.vocabulary == ("^", "0", "1")
+
+
+def test_members_that_do_not_go_together_are_refused() -> None:
+    classifier, wider = SequenceClassifier(nn.LSTM(2, 4), 3), SequenceClassifier(nn.LSTM(2, 5), 3)
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        ([], ValueError, "members must hold at least one model"),
+        ([classifier, wider], ValueError, "members must be of one kind, but member 1 differs"),
+        ([classifier, SequenceRegressor(nn.LSTM(2, 4), 3)], ValueError, "members must be of one kind"),
+        ([DeepEnsemble([classifier])], TypeError, "members must be classifiers or regressors, but member 0"),
+    ]
+    for members, error, message in wrong:
+        with pytest.raises(error, match=message):
+            DeepEnsemble(members)
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        DeepEnsemble.of(lambda: classifier, 0)
