@@ -104,9 +104,7 @@ def finish(folder: Path, layer: str) -> None:
 
 if __name__ == "__main__":
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # loads what PyTorch puts off until then
-    choose(
-        torch.device("cpu"), torch.float32, states=3, size=8
-    )  # and this the engine; nothing is computed yet
+    choose(torch.device("cpu"), torch.float32, states=3, size=8)  # and this the engine; nothing is computed yet
     place, kind = Path(sys.argv[1]), "dropout"
     finish(place / "left alone", kind)
     killed = kill_at_random_moments(place / "killed", kind)
