@@ -71,6 +71,8 @@ from sttau.engine.factored import Gradients, Needs, Problem, Results
 
 _FEW_FEATURES = 8  # up to here x_t joins α_{t-1} as coefficients, and no projected input exists at all
 _PIECE_BYTES = 1 << 19  # projected input of a piece: half a second-level cache
+_KEPT_BYTES = 3 << 23  # of projected input kept for backward, a whole number of steps; later ones are projected again
+# (beyond 32 MiB malloc takes new pages from the system each time, which costs what projecting again does)
 _PART_BYTES = 1 << 26  # the tasks' own sums of weight gradients, together
 _SPAN_BYTES = 1 << 25  # with tokens, gate gradients wait in memory until they are summed token by token
 _TOKENS = 96  # tokens that one task projects
@@ -89,7 +91,7 @@ class Plan(NamedTuple):
 
     x: Array
     tokens: Array  # (time, batch) rows of the table
-    table: Array  # with tokens: (tokens, panels, slots, lanes), the projected vectors
+    projected: Array  # rows of gates: of every token, or (batch, kept steps) of features
     input: Array  # (panels, features, input slots, lanes)
     bias: Array  # (panels, slots, lanes)
     recurrent: Array  # (panels, states, 4, lanes)
@@ -110,6 +112,7 @@ class Plan(NamedTuple):
     first_step: int
     layer: int
     piece: int  # steps
+    kept: int  # steps from the first whose projected input is kept
     source: int
     temperature: float
     lstm: bool
@@ -147,12 +150,19 @@ def _project(p: Plan, out: Array, at: int, row: int, step: int, rows: int) -> No
 
 
 @_inline
-def _project_piece(p: Plan, out: Array, t0: int, steps: int, b0: int, b1: int) -> None:
-    """The input's part of the gates for a piece of some sequences: (sequences, piece, gates)."""
+def _project_piece(p: Plan, out: Array, apart: int, t0: int, steps: int, b0: int, b1: int) -> None:
+    """The input's part of the gates for a piece of some sequences, ``apart`` rows from one to the next."""
     for b in range(b0, b1):
         valid = min(steps, p.lengths[b] - t0)
         if valid > 0:
-            _project(p, out, (b - b0) * p.piece * _sizes(p)[3], t0 * p.batch + b, p.batch, valid)
+            _project(p, out, (b - b0) * apart * _sizes(p)[3], t0 * p.batch + b, p.batch, valid)
+
+
+@_inline
+def _kept(p: Plan, t0: int, b0: int) -> Array:
+    """Where the kept rows of gates begin, from sequence b0 and step t0 on."""
+    place: Array = pointer(p.projected, (b0 * p.kept + t0) * _sizes(p)[3])
+    return place
 
 
 @_inline
@@ -200,7 +210,7 @@ def _source(
     lanes, panels, _, width, _ = _sizes(p)
     size, x_at = 4 * lanes, (t * p.batch + b) * p.features
     if p.source == _TABLE:
-        base, base_at = pointer(p.table, 0), p.tokens[t * p.batch + b] * width
+        base, base_at = pointer(p.projected, 0), p.tokens[t * p.batch + b] * width
     elif p.source == _FEATURES:
         base, base_at = projected, place * width
     else:
@@ -391,7 +401,7 @@ def _forward_rows(
     d, k, full, mine = p.hidden, p.k, panels * lanes, b1 - b0
     rows = mine * (s1 - s0)
     gates, draws = (mine * p.piece * width if p.source == _FEATURES else 0), mine * p.piece * wide
-    projected, noise, buffer = pointer(work, 0), pointer(work, gates), pointer(work, gates + draws)
+    noise, buffer = pointer(work, gates), pointer(work, gates + draws)
     one = pointer(buffer, 4 * lanes)
     z, u = pointer(one, lanes), pointer(one, lanes + wide)
     a, c = pointer(u, full), pointer(u, full + rows * wide)
@@ -406,8 +416,10 @@ def _forward_rows(
     for number in range(pieces):
         t0 = (pieces - 1 - number if p.reverse else number) * p.piece
         steps = min(p.piece, p.time - t0)
+        keep = s0 == 0 and t0 + steps <= p.kept  # of tasks that share sequences one will do
+        projected, apart = (_kept(p, t0, b0), p.kept) if keep else (pointer(work, 0), p.piece)
         if p.source == _FEATURES:
-            _project_piece(p, projected, t0, steps, b0, b1)
+            _project_piece(p, projected, apart, t0, steps, b0, b1)
         for s in range(s0, s1):
             if p.noisy:
                 for b in range(b0, b1):
@@ -420,7 +432,7 @@ def _forward_rows(
                         continue
                     opening, closing = _ends(p, t, b)
                     place, row, n = (b - b0) * p.piece + t - t0, s * p.batch + b, (s - s0) * mine + b - b0
-                    g = _source(p, projected, place, t, b, row, opening, a, n * wide, one)
+                    g = _source(p, projected, (b - b0) * apart + t - t0, t, b, row, opening, a, n * wide, one)
                     if p.lstm:
                         _lstm_step(p, g, c, n * full, u)
                         if memory.size > 0:
@@ -663,8 +675,8 @@ def _backward_rows(
     d, k, full, mine, samples = p.hidden, p.k, panels * lanes, b1 - b0, p.rows // p.batch
     shift = 0 if p.lstm else lanes
     # A gate's gradient takes the place of its projected input, unless further samples need that again.
-    size, apart = mine * p.piece * width, p.source != _FEATURES or samples > 1
-    projected, gates = pointer(work, 0), pointer(work, size if apart else 0)
+    size = mine * p.piece * width
+    gates = pointer(work, size if samples > 1 else 0)
     logits, us = pointer(gates, size), pointer(gates, size + mine * p.piece * wide)
     space = pointer(us, mine * p.piece * full)
     sums = pointer(space, p.piece * 4 * lanes)
@@ -675,8 +687,10 @@ def _backward_rows(
     for number in range(pieces):
         t0 = span0 + (number if p.reverse else pieces - 1 - number) * p.piece
         steps = min(p.piece, span1 - t0)
-        if p.source == _FEATURES:
-            _project_piece(p, projected, t0, steps, b0, b1)
+        keep = t0 + steps <= p.kept
+        projected, apart = (_kept(p, t0, b0), p.kept) if keep else (pointer(work, 0), p.piece)
+        if p.source == _FEATURES and not keep:
+            _project_piece(p, projected, apart, t0, steps, b0, b1)
         for s in range(samples):
             for i in range(steps):
                 t = t0 + (i if p.reverse else steps - 1 - i)
@@ -687,7 +701,8 @@ def _backward_rows(
                     place, row, now = (b - b0) * p.piece + t - t0, s * p.batch + b, t * p.rows + s * p.batch + b
                     before = now + (p.rows if p.reverse else -p.rows)
                     at, u_at = place * width, place * full
-                    g = _source(p, projected, place, t, b, row, opening, pointer(alpha, 0), before * k, one)
+                    from_ = (b - b0) * apart + t - t0
+                    g = _source(p, projected, from_, t, b, row, opening, pointer(alpha, 0), before * k, one)
                     # The gates again. They do not wait for δα, so a loop of their own keeps the processor busy.
                     if p.lstm:
                         if opening:
@@ -737,7 +752,7 @@ def _backward_rows(
 def _project_tokens(p: Plan, low: int, high: int) -> None:
     """The table's rows low … high."""
     width = _sizes(p)[3]
-    _project(p, pointer(p.table, 0), low * width, low, 1, high - low)
+    _project(p, pointer(p.projected, 0), low * width, low, 1, high - low)
 
 
 @_kernel
@@ -784,9 +799,29 @@ def _add_parts(parts: Array, size: int) -> None:
 # spinning on the cores that the kernels are about to use.
 
 
+def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
+    """The rows of gates that forward keeps: (tokens, gates), (batch, steps, gates) of features, or (0,).
+
+    Without a comparison, so that compilers and exporters may leave lengths open.
+    """
+    few = problem.index is None and problem.x.shape[-1] <= _FEW_FEATURES
+    if not keep or few:
+        return (0,)
+    lanes, slots = lanes_of(problem.x.element_size()), 4 if problem.cell == "lstm" else 5
+    width = (-(-problem.states.shape[1] // lanes) * slots + 1) * lanes
+    if problem.index is not None:
+        return (len(problem.x), width)
+    time, batch, _ = problem.x.shape
+    return batch, torch.sym_min(time, _KEPT_BYTES // (batch * width * problem.x.element_size())), width
+
+
 def forward(problem: Problem, keep: bool) -> Results:
     """Run the recurrence; ``keep`` what backward will need."""
-    plan, tasks = _plan(problem)
+    tokens = problem.index is not None
+    projected = problem.states.new_empty(projected_shape(problem, keep or tokens))
+    plan, tasks = _plan(problem, projected)
+    if tokens:
+        _run(lambda item: _project_tokens(plan, *item), _ranges(len(problem.x), _TOKENS), len(problem.x) * plan.hidden)
     T, rows, k, d = plan.time, plan.rows, plan.k, plan.hidden
     shapes = {
         "alpha": (T, rows, k),
@@ -805,7 +840,10 @@ def forward(problem: Problem, keep: bool) -> Results:
     share = -(-samples // max(1, 4 // len(groups)))
     work = [(*group, s, min(s + share, samples)) for group in groups for s in range(0, samples, share)]
     _run(lambda item: _forward_rows(plan, *flat, _space(plan, *item), *item), work, T * rows * d)
-    return Results(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+    return Results(
+        **{name: torch.from_numpy(array) for name, array in arrays.items()},
+        projected=projected if keep else projected.new_empty(0),
+    )
 
 
 def backward(
@@ -817,7 +855,7 @@ def backward(
     needs: Needs,
 ) -> Gradients:
     """Gradients of everything the recurrence was computed from."""
-    plan, tasks = _plan(problem)
+    plan, tasks = _plan(problem, results.projected)
     T, rows, F, k, d = plan.time, plan.rows, plan.features, plan.k, plan.hidden
     needs_x, zeros = needs.x, problem.states.new_zeros
     grad_alpha = zeros(T, rows, k) if grad_alpha is None else grad_alpha
@@ -892,7 +930,7 @@ def backward(
     )
 
 
-def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
+def _plan(problem: Problem, projected: Tensor) -> tuple[Plan, list[list[tuple[int, int]]]]:
     """Lay a problem out for the kernels; and the tasks, each a list of groups of sequences."""
     x, states, lstm = _array(problem.x), _array(problem.states), problem.cell == "lstm"
     lanes, gates, slots = lanes_of(x.itemsize), 4 if lstm else 3, 4 if lstm else 5
@@ -920,7 +958,7 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
     plan = Plan(
         x=x.reshape(-1),
         tokens=_integers(problem.index),
-        table=_empty(x, len(x) * width if source == _TABLE else 0),
+        projected=_array(projected).reshape(-1),
         input=_panels(_input_slots(problem).transpose(2, 0, 1), lanes),
         bias=_panels(bias, lanes),
         recurrent=_panels(recurrent, lanes),
@@ -943,6 +981,7 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
         first_step=problem.first_step,
         layer=problem.layer,
         piece=piece,
+        kept=projected.shape[1] if projected.dim() == 3 else 0,
         source=source,
         temperature=float(problem.temperature),
         lstm=lstm,
@@ -952,8 +991,6 @@ def _plan(problem: Problem) -> tuple[Plan, list[list[tuple[int, int]]]]:
         every=problem.read == "all",
         final=problem.read == "last",
     )
-    if source == _TABLE:
-        _run(lambda item: _project_tokens(plan, *item), _ranges(len(x), _TOKENS), len(x) * d)
     return plan, [groups[low:high] for low, high in _ranges(len(groups), -(-len(groups) // tasks))]
 
 
