@@ -255,7 +255,7 @@ def test_what_is_not_asked_for_is_not_made() -> None:
     problem, _, _ = as_problem(some_case("lstm", "straight_through", "none"))
     lean, kept = cpu.forward(problem, keep=False), cpu.forward(problem, keep=True)
     assert torch.equal(lean.alpha, kept.alpha)
-    assert lean.soft.numel() == lean.memory.numel() == lean.output.numel() == 0
+    assert lean.soft.numel() == lean.memory.numel() == lean.output.numel() == lean.projected.numel() == 0
     assert kept.soft.shape == kept.alpha.shape
     gradients = cpu.backward(problem, kept, *some_cotangents(kept[:3]), Needs(x=False, first=True))
     assert gradients.x is None
@@ -283,7 +283,7 @@ def test_results_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch, t
     for threads in (1, 2, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         results = cpu.forward(problem, keep=True)
-        found.append([*results, *cpu.backward(problem, results, *results[:3], ALL)])
+        found.append([*results[:5], *cpu.backward(problem, results, *results[:3], ALL)])
     for other in found[1:]:
         pairs = zip(found[0], other, strict=True)
         assert all(torch.equal(a, b) for a, b in pairs if a is not None and b is not None)
@@ -300,6 +300,27 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(features: int) -> None:
     alone = cpu.forward(part, keep=False)
     assert torch.equal(alone.alpha, whole.alpha[:, 4:6])
     assert torch.equal(alone.output, whole.output[:, 4:6])
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_keeping_the_projected_input_changes_nothing(
+    cell: Cell, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = some_case(cell, features=12, time=220, lengths=True, samples=2, reverse=reverse, dtype=torch.float32)
+    problem, _, _ = as_problem(case)
+    whole = cpu.forward(problem, keep=True)
+    cotangents = some_cotangents(whole[:3])
+    expected = cpu.backward(problem, whole, *cotangents, ALL)
+    batch, time, width = whole.projected.shape
+    assert (batch, time) == (4, 220)
+    for steps in (0, 150):
+        monkeypatch.setattr(cpu, "_KEPT_BYTES", steps * batch * width * 4)
+        results = cpu.forward(problem, keep=True)
+        assert results.projected.shape == (batch, steps, width)
+        found = cpu.backward(problem, results, *cotangents, ALL)
+        for ours, theirs in zip((*results[:3], *found), (*whole[:3], *expected), strict=True):
+            assert ours is theirs is None or torch.equal(ours, theirs)  # type: ignore[arg-type]
 
 
 def test_tokens_summed_in_several_spans(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import sttau
 from sttau.engine import Noise
 
 
-def _arguments(cell: str, mode: str, read: str, reverse: bool) -> tuple[Any, ...]:
+def _arguments(cell: str, mode: str, read: str, reverse: bool, features: int) -> tuple[Any, ...]:
     width = (4 if cell == "lstm" else 3) * 7
 
     def leaf(*shape: int) -> Tensor:
@@ -21,19 +21,26 @@ def _arguments(cell: str, mode: str, read: str, reverse: bool) -> tuple[Any, ...
     tau = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
     noise = Noise.of(torch.arange(2))
     return (
-        leaf(5, 2, 3), None, leaf(width, 3), leaf(width), leaf(4, width), leaf(4, 7), tau, None,
+        leaf(5, 2, features), None, leaf(width, features), leaf(width), leaf(4, width), leaf(4, 7), tau, None,
         leaf(2, width), leaf(2, 7), torch.tensor([5, 3]), noise.seed, noise.sequence, noise.sample, 2, 0, 0, cell, mode,
         reverse, read, True, "cpu",
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("cell", "mode", "read", "reverse"),
-    [("lstm", "soft", "all", False), ("gru", "straight_through", "last", True), ("lstm", "soft", "none", True)],
+    ("cell", "mode", "read", "reverse", "features"),
+    [
+        ("lstm", "soft", "all", False, 3),
+        ("gru", "straight_through", "last", True, 12),
+        ("lstm", "soft", "none", True, 12),
+    ],
 )
-def test_the_operator_keeps_the_contract_of_torch_library(cell: str, mode: str, read: str, reverse: bool) -> None:
+def test_the_operator_keeps_the_contract_of_torch_library(
+    cell: str, mode: str, read: str, reverse: bool, features: int
+) -> None:
     checks = ("test_schema", "test_faketensor", "test_autograd_registration")
-    torch.library.opcheck(torch.ops.sttau.recurrence.default, _arguments(cell, mode, read, reverse), test_utils=checks)
+    arguments = _arguments(cell, mode, read, reverse, features)
+    torch.library.opcheck(torch.ops.sttau.recurrence.default, arguments, test_utils=checks)
 
 
 class _Whole(nn.Module):

@@ -5,8 +5,9 @@ h_{t-1} is a mixture of k states, so the recurrent product never needs the d × 
     W_h h_{t-1} + b_h = Uᵀ α_{t-1},    U = S W_hᵀ + b_h    (k × G·d; Σ α = 1 lets the bias live in every row)
 
 A :class:`Problem` is one layer in one direction in this form. An engine is two functions, ``forward(problem, keep)``
-and ``backward(problem, results, …)``; ``engine/cpu.py`` and ``engine/triton.py`` have them. They are wrapped here as
-PyTorch operators with shapes known beforehand, so that ``torch.compile``, ``torch.export`` and CUDA graphs can hold
+and ``backward(problem, results, …)``, and ``projected_shape(problem, keep)``, the shape of ``Results.projected``;
+``engine/cpu.py`` and ``engine/triton.py`` have them. They are wrapped here as PyTorch operators with shapes known
+beforehand, so that ``torch.compile``, ``torch.export`` and CUDA graphs can hold
 them. U, the last hidden state and the readout h_t = Sᵀ α_t are plain PyTorch around the operator, and so are their
 gradients.
 """
@@ -54,13 +55,14 @@ class Problem(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What ``forward`` returns; the last two are for ``backward`` alone."""
+    """What ``forward`` returns; the last three are for ``backward`` alone."""
 
     alpha: Tensor  # (T, rows, k): the α that makes h_t; zero beyond a row's length
     output: Tensor  # u: (T, rows, d), zero beyond the length; (1, rows, d) of the step read last; or (0, rows, d)
     last: Tensor  # LSTM: (rows, d), c after the step read last; GRU: (0, d)
     soft: Tensor  # (T, rows, k): soft α where ``alpha`` is hard; else (0, rows, k)
     memory: Tensor  # LSTM: (T, rows, d), c_t; else (0, rows, d)
+    projected: Tensor  # of the input, what the engine would not compute twice, laid out as it likes; may be empty
 
 
 class Needs(NamedTuple):
@@ -158,7 +160,7 @@ def run(
         start = constant_zeros(1, len(weights.recurrent), states.dtype, states.device)
     first = hidden if cell == "gru" else memory
     draws = None if mode == "deterministic" else noise
-    alpha, output, last, _, _ = _call(
+    alpha, output, last, *_ = _call(
         x.contiguous(),
         index if index is None else index.contiguous(),
         weights.input.contiguous(),
@@ -239,15 +241,15 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     *problem, _, engine = inputs
     ctx.given = [field is not None for field in problem[:_TENSORS]]
     ctx.settings = (*problem[_TENSORS:], engine)
-    alpha, _, _, soft, memory = output
-    ctx.mark_non_differentiable(soft, memory)
+    alpha, _, _, *kept = output
+    ctx.mark_non_differentiable(*kept)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*(field for field in problem[:_TENSORS] if field is not None), alpha, soft, memory)
+    ctx.save_for_backward(*(field for field in problem[:_TENSORS] if field is not None), alpha, *kept)
 
 
 def _backward(ctx: Any, operator: Any, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     needs = Needs(ctx.needs_input_grad[0], ctx.needs_input_grad[9])
-    given = [*ctx.given, True, True, True, *(grad is not None for grad in grads[:3])]
+    given = [*ctx.given, True, True, True, True, *(grad is not None for grad in grads[:3])]
     tensors = [*ctx.saved_tensors, *(grad.contiguous() for grad in grads[:3] if grad is not None)]
     found = iter(operator(tensors, given, *ctx.settings, *needs))
     wanted = [needs.x, False, *ctx.given[2:9], needs.first]
@@ -258,11 +260,11 @@ def _gradients(tensors: list[Tensor], given: list[bool], *settings: Any) -> list
     *problem, engine, needs_x, needs_first = settings
     supply = iter(tensors)
     fields: list[Any] = [next(supply) if is_given else None for is_given in given]
-    alpha, soft, memory, grad_alpha, grad_output, grad_last = fields[_TENSORS:]
+    alpha, soft, memory, projected, grad_alpha, grad_output, grad_last = fields[_TENSORS:]
     empty = alpha.new_empty(0)  # what was returned is not looked at again
     gradients: Gradients = _engine(engine).backward(
         Problem(*fields[:_TENSORS], *problem),
-        Results(alpha, empty, empty, soft, memory),
+        Results(alpha, empty, empty, soft, memory, projected),
         grad_alpha,
         grad_output,
         grad_last,
@@ -323,7 +325,7 @@ def _recurrence(
     read: str,
     keep: bool,
     engine: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     return _forward(  # type: ignore[return-value]
         x, index, input, input_bias, recurrent, states, temperature, peephole, start, first, lengths,
         seed, sequence, sample, rows, first_step, layer, cell, mode, reverse, read, keep, engine,
@@ -338,12 +340,17 @@ def _(  # type: ignore[no-untyped-def]
     time = (x if index is None else index).shape[0]
     k, d = states.shape
     new = states.new_empty
+    problem = Problem(
+        x, index, input, input_bias, recurrent, states, temperature, peephole, start, first, lengths,
+        seed, sequence, sample, rows, first_step, layer, cell, mode, reverse, read,
+    )  # fmt: skip
     return (
         new(time, rows, k),
         x.new_empty({"none": 0, "last": 1, "all": time}[read], rows, d),
         new(rows if cell == "lstm" else 0, d),
         new(time if keep and mode == "straight_through" else 0, rows, k),
         new(time if keep and cell == "lstm" else 0, rows, d),
+        new(_engine(engine).projected_shape(problem, keep)),
     )
 
 

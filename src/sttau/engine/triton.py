@@ -102,6 +102,11 @@ def _on_device(function: Function) -> Function:
     return cast(Function, call)
 
 
+def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
+    """Nothing is kept: a matrix product is cheaper here than the memory it would fill."""
+    return (0,)
+
+
 @_on_device
 def forward(problem: Problem, keep: bool) -> Results:
     """Run the recurrence; see :class:`~sttau.engine.factored.Problem`."""
@@ -138,7 +143,7 @@ def forward(problem: Problem, keep: bool) -> Results:
         alpha.masked_fill_(beyond[:, :, None], 0)
         if problem.read == "all":
             output.masked_fill_(beyond[:, :, None], 0)
-    return Results(alpha, output, last, soft, memory)
+    return Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
 
 
 @_on_device
