@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from sttau import (
 )
 from sttau.data import load as data
 from sttau.engine import Noise
-from sttau.inference import entropy
+from sttau.inference import entropy, validation
 from sttau.models import SequenceModel
+from sttau.training import fit
 
 LAYERS: dict[str, Callable[[], Any]] = {
     "lstm": lambda: nn.LSTM(2, 4),
@@ -181,3 +183,16 @@ def test_members_that_do_not_go_together_are_refused() -> None:
             DeepEnsemble(members)
     with pytest.raises(ValueError, match="size must be at least 1, got 0"):
         DeepEnsemble.of(lambda: classifier, 0)
+
+
+def test_fit_trains_and_limits_every_member_as_if_it_were_alone() -> None:
+    x, y = torch.randn(40, 5, 2), torch.randint(3, (40,))
+    ensemble = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 3)
+    alone = copy.deepcopy(ensemble.members)
+    settings: dict[str, Any] = {"updates": 10, "batch_size": 8, "learning_rate": 0.05, "clip_norm": 0.01}
+    fit(ensemble, x, y, **settings)
+    for member, single in zip(ensemble.members, alone, strict=True):
+        fit(single, x, y, **settings)
+        for a, b in zip(member.parameters(), single.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    assert set(validation(ensemble, x, y)()) == {"error", "nll"}

@@ -417,9 +417,9 @@ class DeepEnsemble(SequenceModel):
     """Networks of one kind that were initialised, and are trained, independently (Lakshminarayanan et al., 2017).
 
     It is trained, asked and saved as one model. Its loss is the sum of its members' losses on the same batch; they
-    share no weights, so one optimiser that works number by number, such as Adam, trains each as if it were alone.
-    (Whoever limits the norm of gradients must do so for each of ``members``.) A prediction averages probabilities over
-    members and over their own samples; what is epistemic in it is their disagreement.
+    share no weights, so one optimiser that works number by number, such as Adam, trains each as if it were alone, and
+    ``fit`` limits the norm of each member's gradient by itself. A prediction averages probabilities over members and
+    over their own samples; what is epistemic in it is their disagreement.
 
     Args:
         members: classifiers, or regressors, on layers of one kind.

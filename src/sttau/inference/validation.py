@@ -59,7 +59,7 @@ def validation(
 
 
 def _usual(model: SequenceModel) -> dict[str, Metric]:
-    if isinstance(model, SequenceClassifier):
+    if isinstance(model.members[0], SequenceClassifier):
         return {"nll": _nll, "error": _error}
     return {"mse": _mse}
 

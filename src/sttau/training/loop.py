@@ -76,7 +76,7 @@ def fit(
         learning_rate: handed to the optimiser as ``lr``.
         weight_decay: handed to the optimiser; AdamW's is decoupled.
         optimiser: of ``torch.optim``, or like ``functools.partial(torch.optim.SGD, momentum=0.9)``.
-        clip_norm: largest norm of the gradient; None for no limit.
+        clip_norm: largest norm of the gradient, for each member of an ensemble; None for no limit.
         seed: of batch order, noise and dropout.
         sorted_batches: how many batches are sorted by length together, so that little is padding; 1 for none.
         precision: ``bfloat16`` or ``float16`` for mixed precision; weights stay as they are.
@@ -255,7 +255,8 @@ class _Run:
             spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
             raise self._diverged(f"the gradient became {size}", f"not finite is that of: {spoilt or 'none alone'}")
         if settings.clip_norm is not None:
-            nn.utils.clip_grads_with_norm_(self.parameters, settings.clip_norm, norm)
+            for member in self.model.members:  # networks that are trained together are limited one by one
+                nn.utils.clip_grad_norm_(member.parameters(), settings.clip_norm)
         self.scaler.step(self.optimiser)  # leaves the weights alone where half precision overflowed
         self.scaler.update()
         self.number = number
