@@ -251,7 +251,8 @@ def bench(
 
     from sttau.experiments.results import write_results
     from sttau.experiments.speed import CPU_SHAPES, GPU_SHAPES, Precision, Shape, measure
-    from sttau.report.speed import HEADER, compare_speed, speed_figure, speed_table
+    from sttau.files import write_atomically
+    from sttau.report.speed import HEADER, compare_speed, markdown_table, speed_figure, speed_table
     from sttau.report.style import look
 
     console = Console()
@@ -296,4 +297,7 @@ def bench(
     with look():
         shown = [comparison for comparison in comparisons if comparison.precision == "float32"]
         speed_figure(shown, f"ST-τ beside PyTorch's layers, {results[0].hardware}").savefig(out / "speed.png", dpi=150)
-    console.print(f"Numbers: {out / 'results.jsonl'}, figure: {out / 'speed.png'}", soft_wrap=True)
+    write_atomically(out / "table.md", markdown_table(speed_table(comparisons), HEADER).encode())
+    console.print(
+        f"Numbers: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}", soft_wrap=True
+    )

@@ -6,7 +6,15 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from sttau.experiments.results import Result, read_results
-from sttau.report.speed import HEADER, compare_speed, markdown_table, speed_figure, speed_table
+from sttau.report.speed import (
+    BASELINES,
+    HEADER,
+    baseline_table,
+    compare_speed,
+    markdown_table,
+    speed_figure,
+    speed_table,
+)
 
 ROOT = Path(__file__).parents[2]
 MEASURED = sorted((ROOT / "benchmarks").glob("*/results.jsonl"))
@@ -26,7 +34,7 @@ def test_a_comparison_divides_theirs_by_ours() -> None:
         ]
     )
     (row,) = speed_table([comparison])
-    assert row == ("some shape", "float32", "5.0×", "4.0×", "0.50", "0.25", "", "", "")
+    assert row == ("some shape", "float32", "5.0×", "4.0×", "0.40", "0.25", "", "", "")
     table = markdown_table([row], HEADER)
     assert table.splitlines()[0] == "| shape | numbers | training | forward | 10 samples | memory |"
     bars = speed_figure([comparison], "title").axes[0].patches
@@ -41,3 +49,9 @@ def test_the_page_on_performance_shows_the_committed_numbers(path: Path) -> None
 
 def test_there_are_committed_numbers() -> None:
     assert MEASURED
+
+
+def test_the_page_on_performance_shows_what_the_baselines_cost() -> None:
+    results = read_results(ROOT / "results" / "baseline-speed" / "cpu.jsonl")
+    table = markdown_table(baseline_table(results), BASELINES)
+    assert table in (ROOT / "docs" / "performance.md").read_text("utf-8")

@@ -88,7 +88,6 @@ def run(
         )  # fmt: skip
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, engine: Engine | None = None) -> Engine:
     """Return the engine for a layer of this size; where a slower one must do, say so once in the log.
 
@@ -107,6 +106,11 @@ def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, eng
         raise ValueError(f"engine={engine!r} cannot run this layer: {obstacle}")
     _say_once(obstacle)
     return "reference"
+
+
+# What torch.compiler.assume_constant_result does, without the second that loading Dynamo takes: the choice is made
+# while a compiler traces, and is not traced itself.
+choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sttau.engine import Noise
 from sttau.experiments.results import Result
-from sttau.experiments.speed import SAMPLES, Shape, Task, _alternate, _inputs, _quietly, _step
+from sttau.experiments.speed import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
 from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
 
 SHAPES = (Shape("lstm", 8, 500, 256, 256, 2), Shape("lstm", 256, 187, 1, 128, 5), Shape("lstm", 64, 100, 32, 100, 5))
@@ -41,7 +41,7 @@ def measure_baselines(
         for shape in shapes:
             began = time.perf_counter()
             torch.manual_seed(0)
-            x = _inputs(shape, device, torch.float32)
+            x = make_inputs(shape, device, torch.float32)
             layers: dict[str, nn.LSTM | StochasticLSTM] = {
                 "lstm": nn.LSTM(shape.features, shape.hidden, device=device),
                 "bayes": BayesLSTM(shape.features, shape.hidden, device=device),
@@ -51,7 +51,7 @@ def measure_baselines(
             for task in TASKS:
                 progress(f"{shape.name}: {task}")
                 work = {method: _work(layer, x, task) for method, layer in layers.items()}
-                for method, value in _alternate(work, device, rounds, round_seconds).items():
+                for method, value in take_turns(work, device, rounds, round_seconds).items():
                     metrics[method][f"{task}_ms"] = value
             seconds = time.perf_counter() - began
             settings = {**asdict(shape), "precision": "float32", "rounds": rounds, "device": device}
@@ -69,6 +69,6 @@ def _work(layer: nn.LSTM | StochasticLSTM, x: Tensor, task: Task) -> Callable[[]
         return layer.features(x.transpose(0, 1), noise=noise, steps="last").squeeze(1)
 
     if task == "training":
-        return _step(last, [layer])
+        return training_step(last, [layer])
     many = Noise.of(torch.arange(x.shape[1], device=x.device), SAMPLES)
-    return _quietly(last if task == "forward" else lambda: last(many))
+    return without_gradients(last if task == "forward" else lambda: last(many))

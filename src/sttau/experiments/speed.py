@@ -127,11 +127,11 @@ def _measure(
     for task in tasks:
         progress(f"{shape.name}, {precision}: {task}")
         work = {model.name: model.work(task) for model in (plain, ours)}
-        for method, value in _alternate(work, device, rounds, round_seconds).items():
+        for method, value in take_turns(work, device, rounds, round_seconds).items():
             metrics[method][f"{task}_ms"] = value
         if graphs:
             replays = {method: _captured(call) for method, call in work.items()}
-            for method, value in _alternate(replays, device, rounds, round_seconds).items():
+            for method, value in take_turns(replays, device, rounds, round_seconds).items():
                 metrics[method][f"{task}_graph_ms"] = value
             del replays
     if device != "cpu":
@@ -154,7 +154,7 @@ class _Plain:
         self.name = f"nn.{kind.__name__}"
         self.layer = kind(shape.features, shape.hidden).to(device, dtype)
         self.embedding = _embedding(shape, device, dtype)
-        self.inputs = _inputs(shape, device, dtype)
+        self.inputs = make_inputs(shape, device, dtype)
 
     def _last(self) -> Tensor:
         x = self.inputs if self.embedding is None else self.embedding(self.inputs)
@@ -164,7 +164,7 @@ class _Plain:
     def work(self, task: Task) -> Callable[[], None]:
         """One forward pass is what ten samples are compared with."""
         modules: list[nn.Module] = [self.layer] if self.embedding is None else [self.layer, self.embedding]
-        return _step(self._last, modules) if task == "training" else _quietly(self._last)
+        return training_step(self._last, modules) if task == "training" else without_gradients(self._last)
 
 
 class _Ours:
@@ -176,7 +176,7 @@ class _Ours:
         options: dict[str, Any] = {"mode": "exact"} if shape.exact else {"readout": "cell"}
         self.layer = kind(shape.features, shape.hidden, shape.states, device=device, dtype=dtype, **options)
         self.embedding = _embedding(shape, device, dtype)
-        self.inputs = _inputs(shape, device, dtype).transpose(0, 1)
+        self.inputs = make_inputs(shape, device, dtype).transpose(0, 1)
         self.noise = Noise.of(torch.arange(shape.batch, device=device), SAMPLES)
 
     def _last(self, noise: Noise | None = None) -> Tensor:
@@ -187,15 +187,15 @@ class _Ours:
         """A training step, a forward pass, or ten samples at once."""
         modules: list[nn.Module] = [self.layer] if self.embedding is None else [self.layer, self.embedding]
         if task == "training":
-            return _step(self._last, modules)
-        return _quietly(self._last if task == "forward" else lambda: self._last(self.noise))
+            return training_step(self._last, modules)
+        return without_gradients(self._last if task == "forward" else lambda: self._last(self.noise))
 
 
 def _embedding(shape: Shape, device: str, dtype: torch.dtype) -> nn.Embedding | None:
     return nn.Embedding(shape.vocabulary, shape.features).to(device, dtype) if shape.vocabulary else None
 
 
-def _inputs(shape: Shape, device: str, dtype: torch.dtype) -> Tensor:
+def make_inputs(shape: Shape, device: str, dtype: torch.dtype) -> Tensor:
     """Time first: normal features, or tokens as frequent as words are (Zipf's law)."""
     generator = torch.Generator().manual_seed(0)
     if not shape.vocabulary:
@@ -206,7 +206,9 @@ def _inputs(shape: Shape, device: str, dtype: torch.dtype) -> Tensor:
     return tokens.reshape(shape.time, shape.batch).to(device)
 
 
-def _step(last: Callable[[], Tensor], modules: list[nn.Module]) -> Callable[[], None]:
+def training_step(last: Callable[[], Tensor], modules: list[nn.Module]) -> Callable[[], None]:
+    """One step of training from the last output, with fresh gradients."""
+
     def call() -> None:
         for module in modules:
             module.zero_grad(set_to_none=True)
@@ -215,7 +217,9 @@ def _step(last: Callable[[], Tensor], modules: list[nn.Module]) -> Callable[[], 
     return call
 
 
-def _quietly(last: Callable[[], Tensor]) -> Callable[[], None]:
+def without_gradients(last: Callable[[], Tensor]) -> Callable[[], None]:
+    """One forward pass."""
+
     def call() -> None:
         with torch.no_grad():
             last()
@@ -238,7 +242,7 @@ def _seconds(call: Callable[[], None], times: int, device: str) -> float:
     return (time.perf_counter() - began) / times
 
 
-def _alternate(work: dict[str, Callable[[], None]], device: str, rounds: int, round_seconds: float) -> dict[str, float]:
+def take_turns(work: dict[str, Callable[[], None]], device: str, rounds: int, round_seconds: float) -> dict[str, float]:
     """Median milliseconds of each; they take turns, so that a busy moment does not fall on one of them alone."""
     times = {}
     for name, call in work.items():

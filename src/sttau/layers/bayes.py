@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.engine import Noise, Steps
-from sttau.layers.stochastic import LayerMode, StochasticLSTM, last_steps
+from sttau.engine import Noise
+from sttau.layers.stochastic import LayerMode, PlainStochasticLSTM
 
 
-class BayesLSTM(StochasticLSTM):
+class BayesLSTM(PlainStochasticLSTM):
     """An LSTM whose weights are w = μ + σ ε with σ = log(1 + e^ρ), drawn once for a pass over whole sequences.
 
     Arguments, shapes and results are those of ``nn.LSTM``, on whose fused code it runs. One draw serves all sequences
@@ -180,32 +180,6 @@ class BayesLSTM(StochasticLSTM):
         return mean, F.softplus(rho)
 
     # -- running it --------------------------------------------------------------------------------------------------
-
-    def features(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-    ) -> Tensor:
-        """Run over (batch, time, input_size); see :meth:`StochasticRNN.features`."""
-        x = inputs if embedding is None else F.embedding(inputs, embedding)
-        output = self._run(x, None, None, lengths, noise, mode, final=False)[0]
-        return last_steps(output, lengths, self.num_directions) if steps == "last" else output
-
-    def _whole(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        return self._run(x, hidden, memory, lengths, noise, mode, final=True)
 
     def _run(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -216,6 +217,10 @@ class StochasticLSTM(StochasticRNN):
         assert c_n is not None
         return output, (h_n, c_n)
 
+
+class PlainStochasticLSTM(StochasticLSTM):
+    """A stochastic LSTM without states: all it adds is in ``_run``."""
+
     def _accepted(self, x: Tensor) -> torch.dtype:
         """The number type that input must have: that of the weights, or any under autocast."""
         return x.dtype if torch.is_autocast_enabled(x.device.type) else self.dtype
@@ -252,6 +257,45 @@ class StochasticLSTM(StochasticRNN):
     def _between_layers(self) -> float:
         """The rate of PyTorch's own dropout between layers, in training."""
         return self.dropout
+
+    def features(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        steps: Steps = "all",
+        embedding: Tensor | None = None,
+    ) -> Tensor:
+        """Run over (batch, time, input_size); see :meth:`StochasticRNN.features`."""
+        x = inputs if embedding is None else F.embedding(inputs, embedding)
+        output = self._run(x, None, None, lengths, noise, mode, final=False)[0]
+        return last_steps(output, lengths, self.num_directions) if steps == "last" else output
+
+    def _whole(
+        self,
+        x: Tensor,
+        hidden: Tensor | None,
+        memory: Tensor | None,
+        lengths: Tensor | None,
+        noise: Noise | None,
+        mode: LayerMode | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        return self._run(x, hidden, memory, lengths, noise, mode, final=True)
+
+    @abstractmethod
+    def _run(
+        self,
+        x: Tensor,
+        hidden: Tensor | None,
+        memory: Tensor | None,
+        lengths: Tensor | None,
+        noise: Noise | None,
+        mode: LayerMode | None,
+        final: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Output, h_n and c_n of all rows; ``final`` says whether the last two will be read."""
 
 
 def check_rate(name: str, rate: float) -> None:

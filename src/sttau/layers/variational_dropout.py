@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.engine import Noise, Steps, masked
-from sttau.layers.stochastic import LayerMode, StochasticLSTM, beside, check_rate, last_steps
+from sttau.engine import Noise, masked
+from sttau.layers.stochastic import LayerMode, PlainStochasticLSTM, beside, check_rate
 
 
 class Masks(NamedTuple):
@@ -21,7 +20,7 @@ class Masks(NamedTuple):
     recurrent: Tensor  # (rows, hidden_size)
 
 
-class VariationalDropoutLSTM(StochasticLSTM):
+class VariationalDropoutLSTM(PlainStochasticLSTM):
     """An LSTM that drops inputs and recurrent units, the same ones throughout a sequence.
 
     Arguments, shapes, results and the names of weights are those of ``nn.LSTM``. ``dropout`` means something else: its
@@ -139,32 +138,6 @@ class VariationalDropoutLSTM(StochasticLSTM):
         return every
 
     # -- running it --------------------------------------------------------------------------------------------------
-
-    def features(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-    ) -> Tensor:
-        """Run over (batch, time, input_size); see :meth:`StochasticRNN.features`."""
-        x = inputs if embedding is None else F.embedding(inputs, embedding)
-        output = self._run(x, None, None, lengths, noise, mode, final=False)[0]
-        return last_steps(output, lengths, self.num_directions) if steps == "last" else output
-
-    def _whole(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        return self._run(x, hidden, memory, lengths, noise, mode, final=True)
 
     def _run(
         self,

@@ -26,10 +26,9 @@ class Comparison(NamedTuple):
         name = f"{task}_ms"
         return self.theirs[name] / self.ours[name] if name in self.ours and name in self.theirs else None
 
-    def part(self, name: str, of: str = "") -> float | None:
-        """Ours as a part of theirs, or of another number of theirs."""
-        of = of or name
-        return self.ours[name] / self.theirs[of] if name in self.ours and of in self.theirs else None
+    def part(self, name: str) -> float | None:
+        """Ours as a part of theirs; beside our ten samples theirs is one pass, in the same rounds."""
+        return self.ours[name] / self.theirs[name] if name in self.ours and name in self.theirs else None
 
 
 def compare_speed(results: Iterable[Result]) -> list[Comparison]:
@@ -49,6 +48,10 @@ HEADER = ("shape", "numbers", "training", "forward", "10 samples", "memory", "tr
 """The last three are of CUDA graphs, theirs and ours."""
 
 
+TASKS = ("training", "forward", "samples")
+BASELINES = ("shape", "method", "training", "forward", "10 samples")
+
+
 def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
     """Rows under ``HEADER``: times faster than PyTorch's layer; ten samples and memory as a part of its one pass."""
 
@@ -64,11 +67,11 @@ def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
             c.precision,
             times(c.faster("training")),
             times(c.faster("forward")),
-            part(c.part("samples_ms", "forward_ms")),
+            part(c.part("samples_ms")),
             part(c.part("training_mb")),
             times(c.faster("training_graph")),
             times(c.faster("forward_graph")),
-            part(c.part("samples_graph_ms", "forward_graph_ms")),
+            part(c.part("samples_graph_ms")),
         )
         for c in comparisons
     ]
@@ -83,6 +86,17 @@ def markdown_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> str:
         *([row[c] for c in used] for row in rows),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``BASELINES``: what the baselines take, as a part of ``nn.LSTM``'s time; ten samples of one pass."""
+    results = list(results)
+    theirs = {result.data: result.metrics for result in results if result.method == "lstm"}
+    return [
+        (r.data, r.method, *(f"{r.metrics[f'{task}_ms'] / theirs[r.data][f'{task}_ms']:.2f}" for task in TASKS))
+        for r in results
+        if r.method != "lstm"
+    ]
 
 
 def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
