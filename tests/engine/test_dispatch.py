@@ -21,7 +21,7 @@ def test_a_cpu_layer_runs_on_the_cpu_engine() -> None:
 def test_a_gpu_layer_runs_on_the_triton_engine_unless_it_is_in_float64(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("triton")
     assert choose(CUDA, torch.bfloat16, 128, 1024) == "triton"
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert choose(CUDA, torch.float64, 5, 100) == "reference"
         assert choose(CUDA, torch.float64, 5, 100) == "reference"
@@ -37,8 +37,8 @@ def test_what_is_not_installed_is_said_once_and_the_reference_does_the_work(
     def missing(name: str) -> None:
         raise ImportError("No module named 'numba'")
 
-    dispatch._missing.cache_clear()
-    dispatch._say_once.cache_clear()
+    dispatch.missing.cache_clear()
+    dispatch.say_once.cache_clear()
     monkeypatch.setattr(dispatch, "import_module", missing)
     try:
         layer = sttau.STTauLSTM(3, 8, 2)
@@ -49,8 +49,8 @@ def test_what_is_not_installed_is_said_once_and_the_reference_does_the_work(
         with pytest.raises(ValueError, match="engine='cpu' cannot run this layer"), using("cpu"):
             layer(torch.randn(4, 1, 3))
     finally:
-        dispatch._missing.cache_clear()
-        dispatch._say_once.cache_clear()
+        dispatch.missing.cache_clear()
+        dispatch.say_once.cache_clear()
 
 
 def test_a_forced_engine_runs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:

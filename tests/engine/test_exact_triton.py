@@ -106,6 +106,6 @@ def test_on_a_cpu_pytorch_does_the_work_and_what_cannot_be_done_is_said(monkeypa
     first, matrices = torch.full((1, 2), 0.5), torch.full((1, 3, 2, 2), 0.5)
     with pytest.raises(ValueError, match="float32, not float64"):
         exact.state_distribution(first.double(), matrices.double(), engine="triton")
-    monkeypatch.setattr(exact, "_interpreted", lambda: False)
+    monkeypatch.setattr(exact, "interpreted", lambda: False)
     with pytest.raises(ValueError, match="needs a CUDA device, not 'cpu'"):
         exact.state_distribution(first, matrices, engine="triton")

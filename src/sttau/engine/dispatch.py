@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from sttau.engine.noise import Noise
 from sttau.engine.reference import Cell, Mode, Readout, Run, Steps, Weights
 
 Engine = Literal["reference", "cpu", "triton"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 _forced: ContextVar[Engine | None] = ContextVar("engine", default=None)
@@ -45,6 +47,16 @@ def using(engine: Engine) -> Iterator[None]:
         _forced.reset(token)
 
 
+def constant(function: Function) -> Function:
+    """Let a compiler ask a function while it traces, and not trace the function.
+
+    This is what ``torch.compiler.assume_constant_result`` does, without the second that loading Dynamo takes.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@constant
 def forced() -> Engine | None:
     """The engine that :func:`using` asks for here."""
     return _forced.get()
@@ -88,6 +100,7 @@ def run(
         )  # fmt: skip
 
 
+@constant
 def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, engine: Engine | None = None) -> Engine:
     """Return the engine for a layer of this size; where a slower one must do, say so once in the log.
 
@@ -104,28 +117,24 @@ def choose(device: torch.device, dtype: torch.dtype, states: int, size: int, eng
         return wanted
     if engine is not None:
         raise ValueError(f"engine={engine!r} cannot run this layer: {obstacle}")
-    _say_once(obstacle)
+    say_once("the recurrence runs step by step in PyTorch, which is slow", obstacle)
     return "reference"
 
 
-# What torch.compiler.assume_constant_result does, without the second that loading Dynamo takes: the choice is made
-# while a compiler traces, and is not traced itself.
-choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
 @cache
-def _say_once(obstacle: str) -> None:
-    _log.warning("the recurrence runs step by step in PyTorch, which is slow: %s", obstacle)
+def say_once(what: str, why: str) -> None:
+    """Log that a slower way is taken, the first time it is."""
+    _log.warning("%s: %s", what, why)
 
 
 def _obstacle(engine: Engine, device: str, dtype: torch.dtype, states: int, size: int) -> str | None:
     """Why an engine cannot do the work; None where it can."""
-    missing = _missing(engine)
-    if missing:
-        return missing
+    absent = missing(engine)
+    if absent:
+        return absent
     if engine == "cpu":
         return None if device == "cpu" else f"the cpu engine has no kernels for device type {device!r}"
-    if device != "cuda" and not _interpreted():
+    if device != "cuda" and not interpreted():
         return f"the triton engine needs a CUDA device, not {device!r}"
     if dtype == torch.float64:
         return "the triton engine keeps its state in float32; float64 layers run on a CPU or on the reference"
@@ -134,8 +143,10 @@ def _obstacle(engine: Engine, device: str, dtype: torch.dtype, states: int, size
     return None
 
 
+@constant
 @cache
-def _missing(engine: Engine) -> str | None:
+def missing(engine: Engine) -> str | None:
+    """Why an engine cannot be loaded; None where it can."""
     try:
         import_module(f"sttau.engine.{engine}")
     except ImportError as error:
@@ -148,7 +159,8 @@ def _missing(engine: Engine) -> str | None:
     return None
 
 
-def _interpreted() -> bool:
+@constant
+def interpreted() -> bool:
     """Whether Triton's kernels are run by its interpreter (``TRITON_INTERPRET=1``), which works anywhere."""
     from triton import knobs
 

@@ -17,10 +17,8 @@ This is the readable form, in plain PyTorch; on a GPU the kernels of :mod:`sttau
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -28,15 +26,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sttau.engine.dispatch import forced
+from sttau.engine.dispatch import forced, interpreted, missing, say_once
 from sttau.engine.reference import Weights, gru_update
 
 Engine = Literal["reference", "triton"]
 
 _CHUNK_NUMBERS = 1 << 24  # how many gate values are held at once while the matrices are made
 _SERIAL = 64  # up to this length a plain loop over vectors is faster than the scan
-
-_log = logging.getLogger(__name__)
 
 
 def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, *, engine: Engine | None = None) -> Tensor:
@@ -223,35 +219,14 @@ def _choose(tensor: Tensor, engine: Engine | None, obstacle: str | None) -> Engi
         engine = "triton" if forced() == "triton" else "reference"
     if engine == "reference" or (engine is None and tensor.device.type != "cuda"):
         return "reference"
-    obstacle = obstacle or _missing()
+    obstacle = obstacle or missing("triton")
     if obstacle is None and tensor.dtype == torch.float64:
         obstacle = "its numbers are float32, not float64"
-    if obstacle is None and tensor.device.type != "cuda" and not _interpreted():
+    if obstacle is None and tensor.device.type != "cuda" and not interpreted():
         obstacle = f"it needs a CUDA device, not {tensor.device.type!r}"
     if obstacle is None:
         return "triton"
     if engine is not None:
         raise ValueError(f"engine={engine!r} cannot do this: {obstacle}")
-    _say_once(obstacle)
+    say_once("the exact engine runs in PyTorch, not on Triton's kernels", obstacle)
     return "reference"
-
-
-@cache
-def _missing() -> str | None:
-    try:
-        import sttau.engine.exact_triton  # noqa: F401
-    except ImportError as error:
-        return f"it cannot be loaded ({error})"
-    return None
-
-
-def _interpreted() -> bool:
-    """Whether Triton's interpreter runs its kernels (``TRITON_INTERPRET=1``), which works anywhere."""
-    from triton import knobs
-
-    return bool(knobs.runtime.interpret)
-
-
-@cache
-def _say_once(obstacle: str) -> None:
-    _log.warning("the exact engine runs in PyTorch, not on Triton's kernels: %s", obstacle)

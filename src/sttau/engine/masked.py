@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sttau.engine.dispatch import _interpreted, _missing, forced
+from sttau.engine.dispatch import forced, interpreted, missing, say_once
 
 _PIECE_NUMBERS = 1 << 21  # of the gates, that a piece of time holds where no gradient is needed
 _WIDEST = 512  # units that a program of the Triton engine can own
@@ -100,12 +100,16 @@ def _choose(x: Tensor, size: int) -> str:
     elif size > _WIDEST:
         obstacle = f"its kernels hold layers of up to {_WIDEST} units, not {size}"
     elif asked == "triton" or x.is_cuda:
-        obstacle = _missing("triton") or (None if x.is_cuda or _interpreted() else "it needs a CUDA device")
+        obstacle = missing("triton") or (None if x.is_cuda or interpreted() else "it needs a CUDA device")
     if asked == "triton" and obstacle:
         raise ValueError(f"engine='triton' cannot run this layer: {obstacle}")
     if asked == "cpu" and x.device.type != "cpu":
         raise ValueError(f"engine='cpu' cannot run this layer: it is on device {x.device}")
-    return "triton" if asked == "triton" or (x.is_cuda and asked is None and obstacle is None) else "steps"
+    if asked == "triton" or (x.is_cuda and asked is None and obstacle is None):
+        return "triton"
+    if x.is_cuda and obstacle:
+        say_once("variational dropout runs step by step, not on Triton's kernels", obstacle)
+    return "steps"
 
 
 def _backend(engine: str) -> Any:
