@@ -76,6 +76,15 @@ def test_the_exact_law_can_be_compiled() -> None:
     torch.testing.assert_close(compiled(x), layer.state_distribution(x))
 
 
+@pytest.mark.parametrize("layer", [sttau.STTauLSTM(3, 11, 4), sttau.STTauGRU(3, 11, 4, bias=False)])
+def test_a_layer_first_asked_under_inference_mode_can_be_trained(layer: nn.Module) -> None:
+    x = torch.randn(5, 13, 3)  # a size that no other test asks for: what is made once is made here
+    with torch.inference_mode():
+        layer(x)
+    layer(x)[0].sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
 def test_exported_is_eager() -> None:
     model = _Whole(sttau.STTauGRU(3, 8, 4)).eval()
     x = torch.randn(2, 5, 3)

@@ -15,7 +15,6 @@ gradients.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sttau.engine.constants import kept
 from sttau.engine.noise import Noise
 from sttau.engine.reference import Cell, Mode, Readout, Run, Steps, Weights, count_rows
 from sttau.padding import clear_padding
@@ -93,15 +93,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product.reshape(*x.shape[:-1], len(weight))
 
 
+@kept
 def constant_zeros(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros that nobody writes to, made once: starting a kernel for them would cost more than a step."""
-    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-        return torch.zeros(rows, columns, dtype=dtype, device=device)
-    return _constant_zeros(rows, columns, dtype, device)
-
-
-@lru_cache(maxsize=64)
-def _constant_zeros(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros that nobody writes to."""
     return torch.zeros(rows, columns, dtype=dtype, device=device)
 
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from sttau.engine.constants import kept
 from sttau.padding import clear_padding
 
 _MASK = 0xFFFFFFFF
@@ -164,18 +164,10 @@ class Noise:
         return self.seed & _MASK, (self.seed >> 32) & _MASK
 
 
+@kept
 def _first_samples(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """0, 1, 2, … and as many zeros: made once for each size, because nobody writes to them and a GPU is slow to ask."""
-    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-        return _make_first_samples(rows, device)
-    return _kept_first_samples(rows, device)
-
-
-def _make_first_samples(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """0, 1, 2, … and as many zeros."""
     return torch.arange(rows, device=device), torch.zeros(rows, dtype=torch.int64, device=device)
-
-
-_kept_first_samples = lru_cache(maxsize=64)(_make_first_samples)
 
 
 def fingerprint(inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
