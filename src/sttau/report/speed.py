@@ -44,8 +44,17 @@ def compare_speed(results: Iterable[Result]) -> list[Comparison]:
     ]
 
 
-HEADER = ("shape", "numbers", "training", "forward", "10 samples", "memory", "training", "forward", "10 samples")
-"""The last three are of CUDA graphs, theirs and ours."""
+HEADER = (
+    "shape",
+    "numbers",
+    "training",
+    "forward",
+    "10 samples",
+    "memory",
+    "graph: training",
+    "graph: forward",
+    "graph: 10 samples",
+)
 
 
 TASKS = ("training", "forward", "samples")
