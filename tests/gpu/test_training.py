@@ -29,8 +29,8 @@ every_layer = pytest.mark.parametrize("name", LAYERS)
 
 
 def _data() -> tuple[Tensor, Tensor, Tensor]:
-    x = torch.randn(100, 40, 3)
-    return x, (x[:, 0, 0] > 0).long(), torch.randint(1, 41, (100,))
+    x, lengths = torch.randn(100, 40, 3), torch.randint(1, 41, (100,))
+    return x, (x[torch.arange(100), lengths - 1, 0] > 0).long(), lengths
 
 
 def _trained(name: str, **options: Any) -> tuple[SequenceModel, list[Update]]:

@@ -30,7 +30,9 @@ def kept(make: Maker) -> Maker:
 
     @wraps(make)
     def get(*sizes: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return make(*sizes)
         captured = sizes[-1].type == "cuda" and torch.cuda.is_current_stream_capturing()
-        return make(*sizes) if torch.compiler.is_compiling() or captured else once(*sizes)
+        return make(*sizes) if captured else once(*sizes)
 
     return cast(Maker, get)

@@ -44,7 +44,7 @@ from torch import Tensor
 from sttau.engine import cpu_kernels as kernels
 from sttau.engine.cpu_kernels import DIRECT, FEATURES, TABLE, Given, Group, Made, Plan, Sums
 from sttau.engine.cpu_math import Array, lanes_of
-from sttau.engine.factored import Gradients, Needs, Problem, Results
+from sttau.engine.factored import Gradients, Needs, Problem, Results, through_weight
 
 _FEW_FEATURES = 8  # up to here x_t joins α_{t-1} as coefficients, and no projected input exists at all
 _PIECE_BYTES = 1 << 19  # projected input of a piece: half a second-level cache
@@ -119,6 +119,7 @@ def backward(
     grad_output: Tensor | None,
     grad_last: Tensor | None,
     needs: Needs,
+    weight: Tensor | None = None,
 ) -> Gradients:
     """Gradients of everything the recurrence was computed from."""
     plan, tasks = _plan(problem, results.projected)
@@ -188,7 +189,7 @@ def backward(
     of_states = states[0, :, :d] if plan.lstm else states[0, :, :d] + of_recurrent[:, 3]
     roll = 0 if plan.lstm else -1  # n, r, z back to r, z, n
     of_input, of_bias = (np.roll(_from_panels(array[0], d), roll, axis=1) for array in (input_, bias))
-    return Gradients(
+    gradients = Gradients(
         x=torch.from_numpy(x) if needs_x else None,
         input=_tensor(of_input.transpose(1, 2, 0).reshape(gates * d, F)),
         input_bias=None if problem.input_bias is None else _tensor(of_bias.reshape(-1)),
@@ -199,6 +200,7 @@ def backward(
         start=_tensor(_shared(of_start[:, :gates].reshape(rows, -1), len(problem.start))),
         first=_tensor(_shared(of_first, len(problem.first))) if needs.first else None,
     )
+    return gradients if weight is None else through_weight(gradients, problem.states, weight)
 
 
 def _plan(problem: Problem, projected: Tensor) -> tuple[Plan, list[list[Group]]]:

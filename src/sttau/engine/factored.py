@@ -6,10 +6,11 @@ h_{t-1} is a mixture of k states, so the recurrent product never needs the d × 
 
 A :class:`Problem` is one layer in one direction in this form. An engine is two functions, ``forward(problem, keep)``
 and ``backward(problem, results, …)``, and ``projected_shape(problem, keep)``, the shape of ``Results.projected``;
-``engine/cpu.py`` and ``engine/triton.py`` have them. They are wrapped here as PyTorch operators with shapes known
-beforehand, so that ``torch.compile``, ``torch.export`` and CUDA graphs can hold
-them. U, the last hidden state and the readout h_t = Sᵀ α_t are plain PyTorch around the operator, and so are their
-gradients.
+``engine/cpu.py`` and ``engine/triton.py`` have them. They are wrapped here twice. As PyTorch operators with shapes
+known beforehand, so that ``torch.compile`` and ``torch.export`` can hold them; U is then plain PyTorch before the
+operator. And as a plain autograd function, which has U inside: what runs otherwise, because a short sequence takes
+less time than the way through the dispatcher and autograd's nodes for U. The last hidden state and the readout
+h_t = Sᵀ α_t are plain PyTorch around either.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class Needs(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What ``backward`` returns: the gradients of the fields of a problem, in their shapes; None where not needed."""
+    """What ``backward`` returns: the gradients of the fields of a problem, in their shapes; None where not needed.
+
+    If ``backward`` is given W_h, it goes on through U = S W_hᵀ + b_h, as :func:`through_weight` does.
+    """
 
     x: Tensor | None
     input: Tensor
@@ -97,6 +101,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def constant_zeros(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros that nobody writes to."""
     return torch.zeros(rows, columns, dtype=dtype, device=device)
+
+
+def _zeros(rows: int, columns: int, like: Tensor) -> Tensor:
+    return constant_zeros(rows, columns, like.dtype, like.device)
+
+
+def through_weight(gradients: Gradients, states: Tensor, weight: Tensor) -> Gradients:
+    """Go on from U, and from a start that is b_h: ``recurrent`` is then of W_h, ``start`` of b_h, ``states`` whole."""
+    by_state = gradients.recurrent
+    return gradients._replace(
+        recurrent=by_state.T @ states,
+        states=torch.addmm(gradients.states, by_state, weight),
+        start=gradients.start + by_state.sum(0),
+    )
 
 
 def as_rows(lengths: Tensor, rows: int) -> Tensor:
@@ -144,39 +162,36 @@ def run(
         weights = Weights(weights.input, *(None if given is None else given.to(work) for given in weights[1:]))  # type: ignore[arg-type]
         hidden = None if hidden is None else hidden.to(work)
         memory = None if memory is None else memory.to(work)
-    states = weights.states
-    nothing = constant_zeros(1, states.shape[1], states.dtype, states.device)
-    if hidden is not None:
-        start = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
-    elif weights.recurrent_bias is not None:
-        start = weights.recurrent_bias[None]
-    else:
-        start = constant_zeros(1, len(weights.recurrent), states.dtype, states.device)
+    states = weights.states.contiguous()
     first = hidden if cell == "gru" else memory
     draws = None if mode == "deterministic" else noise
-    alpha, output, last, *_ = _call(
-        x.contiguous(),
-        index if index is None else index.contiguous(),
-        weights.input.contiguous(),
-        weights.input_bias if weights.input_bias is None else weights.input_bias.to(x.dtype),
-        F.linear(states, weights.recurrent, weights.recurrent_bias),
-        states.contiguous(),
-        weights.temperature,
-        weights.peephole if weights.peephole is None else weights.peephole.contiguous(),
-        start.contiguous(),
-        nothing if first is None else first.contiguous(),
-        lengths,
-        None if draws is None else draws.seed,
-        None if draws is None else draws.sequence,
-        None if draws is None else draws.sample,
-        rows,
-        0 if draws is None else draws.first_step,
-        0 if draws is None else draws.layer,
-        cell,
-        mode,
-        reverse,
-        "none" if readout == "state" else steps,
-        torch.is_grad_enabled(),
+    alpha, output, last = _call(
+        weights.recurrent,
+        weights.recurrent_bias,
+        hidden,
+        Problem(
+            x=x.contiguous(),
+            index=index if index is None else index.contiguous(),
+            input=weights.input.contiguous(),
+            input_bias=weights.input_bias if weights.input_bias is None else weights.input_bias.to(x.dtype),
+            recurrent=states,  # U, put there by those called
+            states=states,
+            temperature=weights.temperature,
+            peephole=weights.peephole if weights.peephole is None else weights.peephole.contiguous(),
+            start=states,
+            first=_zeros(1, states.shape[1], states) if first is None else first.contiguous(),
+            lengths=lengths,
+            seed=None if draws is None else draws.seed,
+            sequence=None if draws is None else draws.sequence,
+            sample=None if draws is None else draws.sample,
+            rows=rows,
+            first_step=0 if draws is None else draws.first_step,
+            layer=0 if draws is None else draws.layer,
+            cell=cell,
+            mode=mode,
+            reverse=reverse,
+            read="none" if readout == "state" else steps,
+        ),
         engine,
     )
 
@@ -196,7 +211,7 @@ def run(
         output = output.transpose(0, 1).to(dtype)
     return Run(
         output=output,
-        hidden=hidden_at_end() if final else states.new_empty(0, states.shape[1]),
+        hidden=hidden_at_end() if final else _zeros(0, states.shape[1], states),
         memory=last.to(dtype) if cell == "lstm" else None,
         transitions=alpha.transpose(0, 1).to(dtype),
     )
@@ -218,17 +233,86 @@ def _tokens(index: Tensor, embedding: Tensor, engine: str) -> tuple[Tensor, Tens
     return F.embedding(index, embedding), None
 
 
-# -- in PyTorch's autograd, as an operator and plainly -----------------------------------------------------------------
+# -- in PyTorch's autograd, plainly and as an operator -----------------------------------------------------------------
 
 
 def _engine(name: str) -> Any:
     return import_module(f"sttau.engine.{name}")
 
 
-def _forward(*inputs: Any) -> tuple[Tensor, ...]:
-    *fields, keep, engine = inputs
-    results: Results = _engine(engine).forward(Problem(*fields), keep)
-    return tuple(results)
+def _call(
+    weight: Tensor, bias: Tensor | None, hidden: Tensor | None, problem: Problem, engine: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run a problem that lacks U and the start, which W_h, b_h and h_0 make: α, u and the last memory."""
+    recording, compiling = torch.is_grad_enabled(), torch.compiler.is_compiling()
+    if recording and hidden is None and not compiling:
+        return _apply(weight, bias, *problem, engine)
+    problem = _with_weight(problem, weight, bias, hidden)
+    if compiling:
+        return cast(tuple[Tensor, Tensor, Tensor], torch.ops.sttau.recurrence(*problem, recording, engine)[:3])
+    if recording:
+        return _apply(None, None, *problem, engine)
+    results: Results = _engine(engine).forward(problem, False)
+    return results[:3]
+
+
+def _with_weight(problem: Problem, weight: Tensor, bias: Tensor | None, hidden: Tensor | None) -> Problem:
+    if hidden is not None:
+        start = F.linear(hidden, weight, bias).contiguous()
+    else:
+        start = _zeros(1, len(weight), weight) if bias is None else bias[None]
+    return problem._replace(recurrent=F.linear(problem.states, weight, bias), start=start)
+
+
+class _Plain(torch.autograd.Function):
+    """The recurrence; with W_h and b_h given, U and the start are made here of them."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor | None, bias: Tensor | None, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        *fields, engine = inputs
+        problem = Problem(*fields)
+        if weight is not None:
+            problem = _with_weight(problem, weight, bias, None)
+        results: Results = _engine(engine).forward(problem, True)
+        ctx.settings, ctx.engine = problem[_TENSORS:], engine
+        ctx.has_bias = bias is not None
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(weight, *problem[:_TENSORS], results.alpha, *results[3:])
+        return results[:3]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        weight, *tensors = ctx.saved_tensors
+        alpha, *kept = tensors[_TENSORS:]
+        found: Gradients = _engine(ctx.engine).backward(
+            Problem(*tensors[:_TENSORS], *ctx.settings),
+            Results(alpha, alpha, alpha, *kept),  # what was returned is not looked at again
+            *(None if grad is None else grad.contiguous() for grad in grads),
+            Needs(ctx.needs_input_grad[2], ctx.needs_input_grad[11]),
+            weight,
+        )
+        x, input, input_bias, recurrent, states, temperature, peephole, start, first = found
+        whole = weight is not None
+        return (
+            recurrent if whole else None,
+            start[0] if ctx.has_bias else None,
+            x,
+            None,
+            input,
+            input_bias,
+            None if whole else recurrent,
+            states,
+            temperature,
+            peephole,
+            None if whole else start,
+            first,
+            *(None,) * (len(Problem._fields) - 10 + 1),
+        )
+
+
+_TENSORS = 14  # fields of a problem that are tensors: the first
+_apply = cast(Callable[..., tuple[Tensor, Tensor, Tensor]], _Plain.apply)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -241,57 +325,13 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     ctx.save_for_backward(*(field for field in problem[:_TENSORS] if field is not None), alpha, *kept)
 
 
-def _backward(ctx: Any, operator: Any, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     needs = Needs(ctx.needs_input_grad[0], ctx.needs_input_grad[9])
     given = [*ctx.given, True, True, True, True, *(grad is not None for grad in grads[:3])]
     tensors = [*ctx.saved_tensors, *(grad.contiguous() for grad in grads[:3] if grad is not None)]
-    found = iter(operator(tensors, given, *ctx.settings, *needs))
+    found = iter(torch.ops.sttau.recurrence_backward(tensors, given, *ctx.settings, *needs))
     wanted = [needs.x, False, *ctx.given[2:9], needs.first]
-    return (*(next(found) if want else None for want in wanted), *(None,) * 13)
-
-
-def _gradients(tensors: list[Tensor], given: list[bool], *settings: Any) -> list[Tensor]:
-    *problem, engine, needs_x, needs_first = settings
-    supply = iter(tensors)
-    fields: list[Any] = [next(supply) if is_given else None for is_given in given]
-    alpha, soft, memory, projected, grad_alpha, grad_output, grad_last = fields[_TENSORS:]
-    empty = alpha.new_empty(0)  # what was returned is not looked at again
-    gradients: Gradients = _engine(engine).backward(
-        Problem(*fields[:_TENSORS], *problem),
-        Results(alpha, empty, empty, soft, memory, projected),
-        grad_alpha,
-        grad_output,
-        grad_last,
-        Needs(needs_x, needs_first),
-    )
-    return [gradient for gradient in gradients if gradient is not None]
-
-
-_TENSORS = 14  # fields of a problem that are tensors: the first
-
-
-class _Plain(torch.autograd.Function):
-    """The same without the operator, whose way through the dispatcher takes longer than a short sequence does."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        output = _forward(*inputs)
-        _remember(ctx, inputs, output)
-        return output
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _backward(ctx, _gradients, grads)
-
-
-_apply = cast(Callable[..., tuple[Tensor, ...]], _Plain.apply)
-
-
-def _call(*inputs: Any) -> tuple[Tensor, ...]:
-    if torch.compiler.is_compiling():
-        return cast(tuple[Tensor, ...], torch.ops.sttau.recurrence(*inputs))
-    return _apply(*inputs) if torch.is_grad_enabled() else _forward(*inputs)
+    return (*(next(found) if want else None for want in wanted), *(None,) * (len(Problem._fields) - 10 + 2))
 
 
 @torch.library.custom_op("sttau::recurrence", mutates_args=())
@@ -320,10 +360,11 @@ def _recurrence(
     keep: bool,
     engine: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return _forward(  # type: ignore[return-value]
+    problem = Problem(
         x, index, input, input_bias, recurrent, states, temperature, peephole, start, first, lengths,
-        seed, sequence, sample, rows, first_step, layer, cell, mode, reverse, read, keep, engine,
+        seed, sequence, sample, rows, first_step, layer, cell, mode, reverse, read,
     )  # fmt: skip
+    return cast(tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple(_engine(engine).forward(problem, keep)))
 
 
 @_recurrence.register_fake
@@ -363,8 +404,17 @@ def _recurrence_backward(
     needs_x: bool,
     needs_first: bool,
 ) -> list[Tensor]:
-    found = _gradients(tensors, given, rows, first_step, layer, cell, mode, reverse, read, engine, needs_x, needs_first)
-    return [gradient.clone() for gradient in found]  # an operator's results must not share memory
+    supply = iter(tensors)
+    fields: list[Any] = [next(supply) if is_given else None for is_given in given]
+    alpha, soft, memory, projected, *grads = fields[_TENSORS:]
+    found: Gradients = _engine(engine).backward(
+        Problem._make([*fields[:_TENSORS], rows, first_step, layer, cell, mode, reverse, read]),
+        Results(alpha, alpha, alpha, soft, memory, projected),
+        *grads,
+        Needs(needs_x, needs_first),
+    )
+    # An operator's results must not share memory.
+    return [gradient.clone() for gradient in found if gradient is not None]
 
 
 @_recurrence_backward.register_fake
@@ -377,8 +427,4 @@ def _(  # type: ignore[no-untyped-def]
     return [torch.empty_like(field) for field in wanted if field is not None]
 
 
-torch.library.register_autograd(
-    "sttau::recurrence",
-    lambda ctx, *grads: _backward(ctx, torch.ops.sttau.recurrence_backward, grads),
-    setup_context=_remember,
-)
+torch.library.register_autograd("sttau::recurrence", _differentiate, setup_context=_remember)

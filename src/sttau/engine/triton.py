@@ -18,13 +18,13 @@ import triton
 from torch import Tensor
 
 from sttau.engine import triton_kernels as kernels
-from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear
+from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
 _RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
 _RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
-_PIECES = 3  # of time, in which a sequence is worked through
-_PIECE_NUMBERS = 1 << 18  # of one gate, that a piece holds at least
+_PIECES = 3  # of time, in which a sequence is worked through; 2 where the kernel projects
+_PIECE_NUMBERS = 1 << 19  # of one gate, that a piece holds at least
 _FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -56,10 +56,11 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
     return options, resident
 
 
-def _pieces(problem: Problem, time: int, keep: bool = True) -> list[tuple[int, int]]:
+def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
     """Pieces of time in reading order: few where nothing is kept, and memory is not short."""
     row = problem.rows * problem.states.shape[1]
-    size = max(-(-time // _PIECES), -(-_PIECE_NUMBERS // row)) if keep else -(-_FORWARD_NUMBERS // row)
+    count = _PIECES - inside
+    size = max(-(-time // count), -(-_PIECE_NUMBERS // row)) if keep else -(-_FORWARD_NUMBERS // row)
     pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
     return pieces[::-1] if problem.reverse else pieces
 
@@ -67,21 +68,24 @@ def _pieces(problem: Problem, time: int, keep: bool = True) -> list[tuple[int, i
 _compiled: dict[tuple[Any, ...], Any] = {}
 
 
-def _launch(kernel: Any, programs: int, args: list[Any], options: dict[str, Any]) -> None:
+def _launch(kernel: Any, programs: int, tensors: list[Any], numbers: list[int], options: dict[str, Any]) -> None:
     """Start a kernel. Triton takes some 50 µs to find the compiled one; we remember it by all it depends on."""
+    given = tensors[0]
     key = (
         kernel,
-        torch.cuda.current_device() if args[0].is_cuda else None,
-        *(None if arg is None else getattr(arg, "dtype", None) or arg < 2**31 for arg in args),
-        *options.values(),
+        given.device,
+        given.data_ptr() % 16,  # the others are ours, or nothing is assumed of them
+        not numbers or max(numbers) < 2**31,
+        tuple([None if tensor is None else tensor.dtype for tensor in tensors]),
+        tuple(options.values()),
     )
     known = _compiled.get(key)
-    if known is not None:
-        known[programs, 1, 1](*args, *(value for name, value in options.items() if name != "num_warps"))
-        return
-    result = kernel[programs,](*args, **options)
-    if result is not None:  # the interpreter has nothing to remember
-        _compiled[key] = result
+    if known is None:
+        result = kernel[programs,](*tensors, *numbers, **options)
+        if result is not None:  # the interpreter has nothing to remember
+            _compiled[key] = result
+    else:
+        known[programs, 1, 1](*tensors, *numbers, *[options[name] for name in options if name != "num_warps"])
 
 
 def _stride(tensor: Tensor) -> int:
@@ -121,23 +125,34 @@ def forward(problem: Problem, keep: bool) -> Results:
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
     kernel = kernels.forward_resident if resident else kernels.forward_streamed
     if problem.mode != "deterministic":
-        draws = [alpha, problem.seed, problem.sequence, problem.sample, time * rows, rows]
-        draws += [problem.first_step, problem.layer]
-        _launch(kernels.write_noise, triton.cdiv(time * rows, 128), draws, {"K": k, "BLOCK": 128, "num_warps": 4})
+        draws = [alpha, problem.seed, problem.sequence, problem.sample]
+        numbers = [time * rows, rows, problem.first_step, problem.layer]
+        _launch(
+            kernels.write_noise, triton.cdiv(time * rows, 128), draws, numbers, {"K": k, "BLOCK": 128, "num_warps": 4}
+        )
+    inside = bool(options["F"])
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
-    for begin, end in [(0, time)] if options["F"] else _pieces(problem, time, keep):
-        if options["F"]:
-            x = problem.x
+    pieces = [(0, time)] if inside else _pieces(problem, time, inside, keep)
+    buffer = None
+    if table is None and not inside:
+        steps = max(end - begin for begin, end in pieces)
+        buffer = problem.x.new_empty(steps * batch, len(problem.input))
+    for begin, end in pieces:
+        if buffer is not None:
+            flat = problem.x[begin:end].view(-1, problem.x.shape[-1])
+            _linear_into(buffer[: len(flat)], flat, problem.input, problem.input_bias)
+            x, stride = buffer, len(problem.input)
         elif table is not None and problem.index is not None:
             x = table[problem.index[begin:end]]
+            stride = x.stride(1)
         else:
-            x = linear(problem.x[begin:end], problem.input, problem.input_bias)
-        args = [
+            x, stride = problem.x, problem.x.stride(1)
+        tensors = [
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
-            begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first),
         ]  # fmt: skip
-        _launch(kernel, rows, args, options)
+        numbers = [begin, end, time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
+        _launch(kernel, rows, tensors, numbers, options)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)
@@ -154,6 +169,7 @@ def backward(
     grad_output: Tensor | None,
     grad_last: Tensor | None,
     needs: Needs,
+    weight: Tensor | None = None,
 ) -> Gradients:
     """Gradients of everything; see :class:`~sttau.engine.factored.Gradients`.
 
@@ -166,9 +182,9 @@ def backward(
     time, batch, features = problem.x.shape
     gru = problem.cell == "gru"
     width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # of the gates, and where u stands behind them
-    pieces = _pieces(problem, time)[::-1]
     options, resident = _plan(problem, 6, {"CARRY": False})
     inside = bool(options["F"])
+    pieces = _pieces(problem, time, inside)[::-1]
     in_place = not inside and rows == batch and problem.x.dtype == torch.float32
     kernel = kernels.backward_resident if resident else kernels.backward_streamed
     ragged = problem.lengths is not None
@@ -205,14 +221,14 @@ def backward(
             _linear_into(flat[:, :width], source, problem.input, problem.input_bias)
         else:
             x = linear(problem.x[begin:end], problem.input, problem.input_bias)
-        args = [
+        tensors = [
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
             results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
-            grad_start, grad_first, begin, end, time, batch, rows, x.stride(1), _stride(problem.start),
-            _stride(problem.first),
+            grad_start, grad_first,
         ]  # fmt: skip
-        _launch(kernel, rows, args, options)
+        numbers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
+        _launch(kernel, rows, tensors, numbers, options)
         options["CARRY"], carry_memory = True, grad_first
         if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
@@ -233,24 +249,40 @@ def backward(
                 part = wide[..., place * d : (place + 1) * d]
                 grad_peephole[min(place, 2)] += torch.where(part == 0, 0, part * memory).sum((0, 1))
 
-    grad_states, grad_recurrent, opening = sums[k : 2 * k, cell:], sums[:k, :width], sums[2 * k + 1 : 2 * k + 2, :width]
-    if gru:
-        grad_states = grad_states + sums[:k, 4 * d : 5 * d]
-        grad_recurrent = torch.cat([sums[:k, : 2 * d], sums[:k, 3 * d : 4 * d]], dim=1)
-        opening = torch.cat([opening[:, : 2 * d], sums[2 * k + 1 : 2 * k + 2, 3 * d : 4 * d]], dim=1)
-    if inside:
-        grad_input = sums[2 * k + 2 :, :width].T
-    return Gradients(
+    gradients = Gradients(
         x=grad_x,
-        input=grad_input.to(problem.input.dtype),
+        input=(sums[2 * k + 2 :, :width].T if inside else grad_input).to(problem.input.dtype),
         input_bias=None if problem.input_bias is None else sums[2 * k, :width].to(problem.input_bias.dtype),
-        recurrent=grad_recurrent,
-        states=grad_states,
-        temperature=grad_temperature.sum(),
+        recurrent=sums[:k],
+        states=sums[k : 2 * k, cell:],
+        temperature=grad_temperature,
         peephole=grad_peephole,
-        start=opening if grad_start is None else grad_start,
+        start=sums[2 * k + 1 : 2 * k + 2] if grad_start is None else grad_start,
         first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
+    if weight is not None and k <= _RESIDENT_STATES and len(problem.start) == 1:
+        return _through_weight(gradients, sums, problem, weight)
+    recurrent, start, states = gradients.recurrent, gradients.start, gradients.states
+    if gru:  # gates and u stand in other places there
+        states = states + recurrent[:, 4 * d : 5 * d]
+        recurrent = torch.cat([recurrent[:, : 2 * d], recurrent[:, 3 * d : 4 * d]], dim=1)
+        if grad_start is None:
+            start = torch.cat([start[:, : 2 * d], start[:, 3 * d : 4 * d]], dim=1)
+    gradients = gradients._replace(
+        recurrent=recurrent[:, :width], states=states, start=start[:, :width], temperature=grad_temperature.sum()
+    )
+    return gradients if weight is None else through_weight(gradients, problem.states, weight)
+
+
+def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight: Tensor) -> Gradients:
+    """What is left of all gradients, in one launch: :func:`~sttau.engine.factored.through_weight`, and sums."""
+    (k, d), gru, new = problem.states.shape, problem.cell == "gru", problem.states.new_empty
+    of_weight, of_bias, of_states, of_temperature = new(weight.shape), new(1, len(weight)), new(k, d), new(())
+    tensors = [sums, problem.states, weight, gradients.temperature, of_weight, of_bias, of_states, of_temperature]
+    options = {"d": d, "K": k, "GRU": gru, "num_warps": 4}
+    tiles = triton.cdiv(len(weight), 64) * triton.cdiv(d, 64)
+    _launch(kernels.through_weight, tiles + triton.cdiv(d, 16) + 1, tensors, [problem.rows], options)
+    return gradients._replace(recurrent=of_weight, start=of_bias, states=of_states, temperature=of_temperature)
 
 
 def _summed(gradient: Tensor | None, rows: int) -> Tensor | None:

@@ -224,6 +224,60 @@ def write_noise(
                 tl.store(alpha + place * K + (block * 4 + word), -tl.log(-tl.log(u)), mask=on)
 
 
+@triton.jit(do_not_specialize=["rows"], do_not_specialize_on_alignment=["states", "weight"])
+def through_weight(
+    sums, states, weight, by_row, of_weight, of_bias, of_states, of_temperature, rows,
+    d: tl.constexpr, K: tl.constexpr, GRU: tl.constexpr,
+):  # fmt: skip
+    """From dU, at the head of ``sums``, to W_h = dUᵀ S and b_h in tiles; dS in stripes; and dτ, summed over rows."""
+    G: tl.constexpr = 3 if GRU else 4
+    CELL: tl.constexpr = 5 * d if GRU else 4 * d  # where u stands
+    WIDTH: tl.constexpr = CELL + d
+    ACROSS: tl.constexpr = (d + 63) // 64
+    TILES: tl.constexpr = (G * d + 63) // 64 * ACROSS
+    STRIPES: tl.constexpr = (d + 15) // 16
+    program = tl.program_id(0)
+    j = tl.arange(0, 16)
+    if program < TILES:
+        n = program // ACROSS * 64 + tl.arange(0, 64)
+        m = program % ACROSS * 64 + tl.arange(0, 64)
+        column = n
+        if GRU:
+            column = n + tl.where(n < 2 * d, 0, d)  # n reads r ⊙ (U α): its gradient stands behind that of the input
+        dU = tl.load(
+            sums + j[None, :] * WIDTH + column[:, None], mask=(j < K)[None, :] & (n < G * d)[:, None], other=0.0
+        )
+        S = tl.load(states + j[:, None] * d + m[None, :], mask=(j < K)[:, None] & (m < d)[None, :], other=0.0)
+        product = tl.dot(dU, S, input_precision="ieee")
+        tl.store(of_weight + n[:, None] * d + m[None, :], product, mask=(n < G * d)[:, None] & (m < d)[None, :])
+        if program % ACROSS == 0:
+            opening = tl.load(sums + (2 * K + 1) * WIDTH + column, mask=n < G * d, other=0.0)
+            tl.store(of_bias + n, opening + tl.sum(dU, 1), mask=n < G * d)
+    elif program < TILES + STRIPES:
+        m = (program - TILES) * 16 + tl.arange(0, 16)
+        on = (j < K)[:, None] & (m < d)[None, :]
+        total = tl.load(sums + (K + j)[:, None] * WIDTH + CELL + m[None, :], mask=on, other=0.0)
+        if GRU:
+            total += tl.load(sums + j[:, None] * WIDTH + 4 * d + m[None, :], mask=on, other=0.0)
+        for begin in range(0, G * d, 64):
+            n = begin + tl.arange(0, 64)
+            column = n
+            if GRU:
+                column = n + tl.where(n < 2 * d, 0, d)
+            dU = tl.load(
+                sums + j[:, None] * WIDTH + column[None, :], mask=(j < K)[:, None] & (n < G * d)[None, :], other=0.0
+            )
+            W = tl.load(weight + n[:, None] * d + m[None, :], mask=(n < G * d)[:, None] & (m < d)[None, :], other=0.0)
+            total = tl.dot(dU, W, total, input_precision="ieee")
+        tl.store(of_states + j[:, None] * d + m[None, :], total, mask=on)
+    else:
+        warmth = tl.zeros([1024], tl.float32)
+        for begin in range(0, rows, 1024):
+            row = begin + tl.arange(0, 1024)
+            warmth += tl.load(by_row + row, mask=row < rows, other=0.0)
+        tl.store(of_temperature, tl.sum(warmth, 0))
+
+
 # -- resident: few states, unrolled, in registers --------------------------------------------------------------------
 
 

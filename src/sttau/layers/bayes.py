@@ -167,11 +167,6 @@ class BayesLSTM(PlainStochasticLSTM):
         parts = weights.split([shape.numel() for shape in shapes.values()])  # of one piece of memory, as cuDNN wants
         return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
-    def _names(self) -> list[str]:
-        """Of μ, in the order in which cuDNN holds weights: all matrices, then all biases."""
-        kinds = (("weight_ih", "weight_hh"), ("bias_ih", "bias_hh"))[: 1 + self.bias]
-        return [f"{name}_{suffix}" for names in kinds for suffix in self._suffixes() for name in names]
-
     def _moments(self) -> tuple[Tensor, Tensor]:
         """μ and σ of all weights, each as one vector."""
         mean, rho = (

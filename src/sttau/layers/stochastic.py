@@ -241,6 +241,8 @@ class PlainStochasticLSTM(StochasticLSTM):
         """
         zeros = x.new_zeros(self.num_layers * self.num_directions, x.shape[0], self.hidden_size)
         start = (zeros if hidden is None else hidden, zeros if memory is None else memory)
+        if x.is_cuda and not torch.is_autocast_enabled("cuda"):
+            weights = self._in_one_piece(weights)
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
         flat = [weights[f"{kind}_{suffix}"] for suffix in self._suffixes() for kind in kinds]
         options = (flat, self.bias, self.num_layers, self._between_layers(), self.training, self.bidirectional)
@@ -253,6 +255,25 @@ class PlainStochasticLSTM(StochasticLSTM):
         data, h_n, c_n = torch.lstm(packed.data, packed.batch_sizes, start, *options)
         output = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=x.shape[1])[0]
         return output, h_n[:, back], c_n[:, back]
+
+    def _names(self) -> list[str]:
+        """Of the weights, in the order in which cuDNN holds them: all matrices, then all biases."""
+        kinds = (("weight_ih", "weight_hh"), ("bias_ih", "bias_hh"))[: 1 + self.bias]
+        return [f"{name}_{suffix}" for names in kinds for suffix in self._suffixes() for name in names]
+
+    def _in_one_piece(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The weights as one piece of memory: scattered ones cuDNN would gather at every call, with a warning.
+
+        It wants room for biases even where there are none.
+        """
+        parts = [weights[name] for name in self._names()]
+        ends = [part.data_ptr() + part.nbytes for part in parts]
+        if self.bias and [part.data_ptr() for part in parts[1:]] == ends[:-1]:
+            return weights
+        room = [] if self.bias else [parts[0].new_zeros(8 * self.hidden_size * len(self._suffixes()))]
+        whole = torch.cat([part.flatten() for part in parts] + room)
+        pieces = whole.split([part.numel() for part in parts + room])
+        return {name: piece.view_as(part) for name, piece, part in zip(self._names(), pieces, parts, strict=False)}
 
     def _between_layers(self) -> float:
         """The rate of PyTorch's own dropout between layers, in training."""
