@@ -34,9 +34,11 @@ def test_a_comparison_divides_theirs_by_ours() -> None:
         ]
     )
     (row,) = speed_table([comparison])
-    assert row == ("some shape", "float32", "5.0×", "4.0×", "0.40", "0.25", "", "", "")
+    assert row == ("some shape", "float32", "5.0×", "4.0×", "0.40", "0.25", "", "", "", "", "200×")
     table = markdown_table([row], HEADER)
-    assert table.splitlines()[0] == "| shape | numbers | training | forward | 10 samples | memory |"
+    assert (
+        table.splitlines()[0] == "| shape | numbers | training | forward | 10 samples | memory | beside the reference |"
+    )
     bars = speed_figure([comparison], "title").axes[0].patches
     assert [bar.get_width() for bar in bars if isinstance(bar, Rectangle)] == [5.0, 4.0, 2.5]
 

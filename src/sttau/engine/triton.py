@@ -213,14 +213,14 @@ def backward(
         flat = wide.view(-1, cell + d)
         if ragged:
             wide.zero_()
-        source = problem.x[begin:end].view(-1, features)
+        source = problem.x[begin:end]
         if inside:
-            x = problem.x[begin:end]
+            x = source
         elif in_place:  # a step's projected input is overwritten by its gradient
             x = wide
-            _linear_into(flat[:, :width], source, problem.input, problem.input_bias)
+            _linear_into(flat[:, :width], source.view(-1, features), problem.input, problem.input_bias)
         else:
-            x = linear(problem.x[begin:end], problem.input, problem.input_bias)
+            x = linear(source, problem.input, problem.input_bias)
         tensors = [
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
@@ -234,15 +234,15 @@ def backward(
             step = torch.arange(begin, end, device=wide.device)[:, None]
             wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
         _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
-        gate = flat[:, :width]
         if not inside or needs.x:
+            gate = flat[:, :width]
             if rows > batch:  # samples share their input
                 gate = gate.reshape(end - begin, rows // batch, batch, width).sum(1).view(-1, width)
             gate = gate.to(problem.input.dtype)
-        if not inside:
-            _multiply(grad_input, gate.T, source, number)
-        if grad_x is not None:
-            torch.mm(gate, problem.input, out=grad_x[begin:end].view(-1, features))
+            if not inside:
+                _multiply(grad_input, gate.T, source.view(-1, features), number)
+            if grad_x is not None:
+                torch.mm(gate, problem.input, out=grad_x[begin:end].view(-1, features))
         if grad_peephole is not None:
             old = _memory_before(problem, results, begin, end)
             for place, memory in ((0, old), (1, old), (3, results.memory[begin:end])):

@@ -207,12 +207,13 @@ def make_inputs(shape: Shape, device: str, dtype: torch.dtype) -> Tensor:
 
 
 def training_step(last: Callable[[], Tensor], modules: list[nn.Module]) -> Callable[[], None]:
-    """One step of training from the last output, with fresh gradients."""
+    """One step of training from the last output, with fresh gradients, backward in the calling thread."""
 
     def call() -> None:
         for module in modules:
             module.zero_grad(set_to_none=True)
-        last().sum().backward()
+        with torch.autograd.set_multithreading_enabled(False):
+            last().sum().backward()
 
     return call
 

@@ -267,8 +267,7 @@ class PlainStochasticLSTM(StochasticLSTM):
         It wants room for biases even where there are none.
         """
         parts = [weights[name] for name in self._names()]
-        ends = [part.data_ptr() + part.nbytes for part in parts]
-        if self.bias and [part.data_ptr() for part in parts[1:]] == ends[:-1]:
+        if self.bias and len({part.untyped_storage().data_ptr() for part in parts}) == 1:
             return weights
         room = [] if self.bias else [parts[0].new_zeros(8 * self.hidden_size * len(self._suffixes()))]
         whole = torch.cat([part.flatten() for part in parts] + room)

@@ -26,6 +26,15 @@ class Comparison(NamedTuple):
         name = f"{task}_ms"
         return self.theirs[name] / self.ours[name] if name in self.ours and name in self.theirs else None
 
+    def captured(self) -> float | None:
+        """How many times faster a training step of ours is as a CUDA graph than theirs is as it is usually called."""
+        captured = self.ours.get("training_graph_ms")
+        return None if captured is None else self.theirs["training_ms"] / captured
+
+    def beside_reference(self) -> float | None:
+        """How many times faster a training step of ours is than one of the step-by-step reference."""
+        return self.reference["training_ms"] / self.ours["training_ms"] if self.reference else None
+
     def part(self, name: str) -> float | None:
         """Ours as a part of theirs; beside our ten samples theirs is one pass, in the same rounds."""
         return self.ours[name] / self.theirs[name] if name in self.ours and name in self.theirs else None
@@ -54,6 +63,8 @@ HEADER = (
     "graph: training",
     "graph: forward",
     "graph: 10 samples",
+    "graph beside plain: training",
+    "beside the reference",
 )
 
 
@@ -70,6 +81,9 @@ def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
     def part(value: float | None) -> str:
         return "" if value is None else f"{value:.2f}"
 
+    def whole(value: float | None) -> str:
+        return "" if value is None else f"{value:.0f}×"
+
     return [
         (
             c.shape,
@@ -81,6 +95,8 @@ def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
             times(c.faster("training_graph")),
             times(c.faster("forward_graph")),
             part(c.part("samples_graph_ms")),
+            times(c.captured()),
+            whole(c.beside_reference()),
         )
         for c in comparisons
     ]

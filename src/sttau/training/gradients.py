@@ -63,7 +63,8 @@ class Gradients:
             penalty = self.model.penalty(self.sequences)
             if penalty is not None:
                 loss = loss + penalty / self.processes
-        values = torch.autograd.grad(self.scaler.scale(loss), self.parameters, allow_unused=True)
+        with torch.autograd.set_multithreading_enabled(False):  # waking another thread takes longer than a short step
+            values = torch.autograd.grad(self.scaler.scale(loss), self.parameters, allow_unused=True)
         return Gradient(loss.detach(), values)
 
 
