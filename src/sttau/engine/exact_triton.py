@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sttau.engine.launch import launch
 from sttau.engine.reference import Weights
 
 _PIECE_NUMBERS = 1 << 25  # of the projected input that exist at once
@@ -176,7 +177,6 @@ def _project(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
     return torch.mm(x, weight.T, out=out) if bias is None else torch.addmm(bias, x, weight.T, out=out)
 
 
-@torch.library.custom_op("sttau::transition_rows", mutates_args=())
 def _transition_rows(
     inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor
 ) -> Tensor:
@@ -190,20 +190,22 @@ def _transition_rows(
     for begin in range(0, count, size or 1):
         piece = inputs[begin : begin + size]
         x = _project(piece, weight, bias, projected[: len(piece)])
-        grid = (triton.cdiv(len(piece), _FORWARD["M"]) * triton.cdiv(sources, group),)
-        _rows_forward[grid](
-            x, recurrent, hidden, states, rows[begin : begin + size], len(piece), sources,
-            d=d, GROUP=group, **_options(k), **_FORWARD,
-        )  # fmt: skip
+        programs = triton.cdiv(len(piece), _FORWARD["M"]) * triton.cdiv(sources, group)
+        tensors = (x, recurrent, hidden, states, rows[begin : begin + size])
+        launch(
+            _rows_forward, programs, tensors, (len(piece), sources), {"d": d, "GROUP": group, **_options(k), **_FORWARD}
+        )
     return rows
 
 
-@_transition_rows.register_fake
+_rows_operator = torch.library.custom_op("sttau::transition_rows", _transition_rows, mutates_args=())
+
+
+@_rows_operator.register_fake
 def _(inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor) -> Tensor:
     return inputs.new_empty(inputs.shape[0], hidden.shape[0], states.shape[0])
 
 
-@torch.library.custom_op("sttau::transition_rows_backward", mutates_args=())
 def _transition_rows_backward(
     grad: Tensor,
     rows: Tensor,
@@ -229,10 +231,13 @@ def _transition_rows_backward(
         x = _project(piece, weight, bias, buffer[: len(piece)])
         tiles = triton.cdiv(len(piece), tile)
         shares = x.new_empty(tiles, wide, d)
-        _rows_backward[(tiles * triton.cdiv(d, _BACKWARD["C"]),)](
-            x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], shares,
-            len(piece), sources, d=d, **_options(k), **_BACKWARD,
-        )  # fmt: skip
+        launch(
+            _rows_backward,
+            tiles * triton.cdiv(d, _BACKWARD["C"]),
+            (x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], shares),
+            (len(piece), sources),
+            {"d": d, **_options(k), **_BACKWARD},
+        )
         if needs_inputs:
             torch.mm(x, weight, out=grad_inputs[begin : begin + size])
         grad_weight.addmm_(x.T, piece)
@@ -249,7 +254,12 @@ def _transition_rows_backward(
     )
 
 
-@_transition_rows_backward.register_fake
+_rows_gradient_operator = torch.library.custom_op(
+    "sttau::transition_rows_backward", _transition_rows_backward, mutates_args=()
+)
+
+
+@_rows_gradient_operator.register_fake
 def _(
     grad: Tensor,
     rows: Tensor,
@@ -270,11 +280,9 @@ def _keep_rows(ctx, inputs, output) -> None:
     ctx.save_for_backward(*inputs, output)
 
 
-def _rows_gradients(ctx, grad):
+def _rows_gradients(ctx, grad, operator=_rows_gradient_operator):
     *given, rows = ctx.saved_tensors
-    grad_inputs, grad_weight, grad_bias, *others = torch.ops.sttau.transition_rows_backward(
-        grad, rows, *given, ctx.needs_input_grad[0]
-    )
+    grad_inputs, grad_weight, grad_bias, *others = operator(grad, rows, *given, ctx.needs_input_grad[0])
     return (
         grad_inputs if ctx.needs_input_grad[0] else None,
         grad_weight,
@@ -283,7 +291,22 @@ def _rows_gradients(ctx, grad):
     )
 
 
-_transition_rows.register_autograd(_rows_gradients, setup_context=_keep_rows)
+_rows_operator.register_autograd(_rows_gradients, setup_context=_keep_rows)
+
+
+class _Rows(torch.autograd.Function):
+    """The same without the dispatcher, whose way takes longer than a short sequence."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        rows = _transition_rows(*inputs)
+        _keep_rows(ctx, inputs, rows)
+        return rows
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        return _rows_gradients(ctx, grad, _transition_rows_backward)
 
 
 def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
@@ -298,7 +321,7 @@ def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
         weights.states,
     )
     plain = (None if tensor is None else tensor.to(torch.float32).contiguous() for tensor in tensors)
-    rows: Tensor = torch.ops.sttau.transition_rows(*plain)
+    rows: Tensor = (_rows_operator if torch.compiler.is_compiling() else _Rows.apply)(*plain)
     return rows.to(inputs.dtype).reshape(*inputs.shape[:-1], *rows.shape[1:])
 
 
@@ -453,25 +476,26 @@ def _scan_options(k: int) -> dict[str, int]:
     return {"K": k, "KP": _padded(k), "num_warps": 1 if k <= 16 else 4}
 
 
-@torch.library.custom_op("sttau::state_distribution", mutates_args=())
 def _state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     """(batch, k), (batch, time - 1, k, k) and (batch,) give the laws (batch, time, k) and the products of blocks."""
     batch, time, k, _ = matrices.shape
     blocks, size = _blocks(time)
     laws, products = first.new_empty(batch, time + 1, k), first.new_empty(_room(batch, time, k))
-    grid, options = (batch * blocks,), _scan_options(k)
-    _block_products[grid](matrices, lengths, products, time, blocks, size, **options)
-    _laws[grid](first, matrices, lengths, products, laws, time, blocks, size, **options)
+    programs, numbers, options = batch * blocks, (time, blocks, size), _scan_options(k)
+    launch(_block_products, programs, (matrices, lengths, products), numbers, options)
+    launch(_laws, programs, (first, matrices, lengths, products, laws), numbers, options)
     return laws, products
 
 
-@_state_distribution.register_fake
+_laws_operator = torch.library.custom_op("sttau::state_distribution", _state_distribution, mutates_args=())
+
+
+@_laws_operator.register_fake
 def _(first: Tensor, matrices: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     batch, time, k, _ = matrices.shape
     return first.new_empty(batch, time + 1, k), first.new_empty(_room(batch, time, k))
 
 
-@torch.library.custom_op("sttau::state_distribution_backward", mutates_args=())
 def _state_distribution_backward(
     grad: Tensor, matrices: Tensor, lengths: Tensor | None, laws: Tensor, products: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -484,15 +508,19 @@ def _state_distribution_backward(
         grad.new_empty(batch, k),
         torch.empty_like(matrices),
     )
-    grid, options = (batch * blocks,), _scan_options(k)
-    _block_messages[grid](grad, matrices, lengths, messages, time, blocks, size, **options)
-    _scan_backward[grid](
-        grad, matrices, lengths, products, messages, laws, grad_first, grad_matrices, time, blocks, size, **options
-    )
+    programs, numbers, options = batch * blocks, (time, blocks, size), _scan_options(k)
+    launch(_block_messages, programs, (grad, matrices, lengths, messages), numbers, options)
+    tensors = (grad, matrices, lengths, products, messages, laws, grad_first, grad_matrices)
+    launch(_scan_backward, programs, tensors, numbers, options)
     return grad_first, grad_matrices
 
 
-@_state_distribution_backward.register_fake
+_laws_gradient_operator = torch.library.custom_op(
+    "sttau::state_distribution_backward", _state_distribution_backward, mutates_args=()
+)
+
+
+@_laws_gradient_operator.register_fake
 def _(grad: Tensor, matrices: Tensor, lengths: Tensor | None, laws: Tensor, products: Tensor) -> tuple[Tensor, Tensor]:
     return grad.new_empty(grad.shape[0], grad.shape[2]), torch.empty_like(matrices)
 
@@ -501,16 +529,32 @@ def _keep_laws(ctx, inputs, output) -> None:
     ctx.save_for_backward(*inputs[1:], *output)
 
 
-def _law_gradients(ctx, grad, _):
-    return *torch.ops.sttau.state_distribution_backward(grad, *ctx.saved_tensors), None
+def _law_gradients(ctx, grad, _, operator=_laws_gradient_operator):
+    return *operator(grad, *ctx.saved_tensors), None
 
 
-_state_distribution.register_autograd(_law_gradients, setup_context=_keep_laws)
+_laws_operator.register_autograd(_law_gradients, setup_context=_keep_laws)
+
+
+class _Laws(torch.autograd.Function):
+    """The same without the dispatcher."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        results = _state_distribution(*inputs)
+        _keep_laws(ctx, inputs, results)
+        ctx.mark_non_differentiable(results[1])
+        return results
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad, unused):
+        return _law_gradients(ctx, grad, unused, _state_distribution_backward)
 
 
 def state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None) -> Tensor:
     """As :func:`sttau.engine.exact.state_distribution`, for at least one matrix, of at most 32 states."""
     lengths = None if lengths is None else lengths.to(matrices.device)
     plain = (tensor.to(torch.float32).contiguous() for tensor in (first, matrices))
-    laws: Tensor = torch.ops.sttau.state_distribution(*plain, lengths)[0]
+    laws: Tensor = (_laws_operator if torch.compiler.is_compiling() else _Laws.apply)(*plain, lengths)[0]
     return laws.to(matrices.dtype)

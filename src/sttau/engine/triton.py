@@ -19,6 +19,7 @@ from torch import Tensor
 
 from sttau.engine import triton_kernels as kernels
 from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
+from sttau.engine.launch import launch
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
 _RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
@@ -65,29 +66,6 @@ def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> lis
     return pieces[::-1] if problem.reverse else pieces
 
 
-_compiled: dict[tuple[Any, ...], Any] = {}
-
-
-def _launch(kernel: Any, programs: int, tensors: list[Any], numbers: list[int], options: dict[str, Any]) -> None:
-    """Start a kernel. Triton takes some 50 µs to find the compiled one; we remember it by all it depends on."""
-    given = tensors[0]
-    key = (
-        kernel,
-        given.device,
-        given.data_ptr() % 16,  # the others are ours, or nothing is assumed of them
-        not numbers or max(numbers) < 2**31,
-        tuple([None if tensor is None else tensor.dtype for tensor in tensors]),
-        tuple(options.values()),
-    )
-    known = _compiled.get(key)
-    if known is None:
-        result = kernel[programs,](*tensors, *numbers, **options)
-        if result is not None:  # the interpreter has nothing to remember
-            _compiled[key] = result
-    else:
-        known[programs, 1, 1](*tensors, *numbers, *[options[name] for name in options if name != "num_warps"])
-
-
 def _stride(tensor: Tensor) -> int:
     """From one row to the next; 0 where all rows share one."""
     return 0 if len(tensor) == 1 else tensor.stride(0)
@@ -127,7 +105,7 @@ def forward(problem: Problem, keep: bool) -> Results:
     if problem.mode != "deterministic":
         draws = [alpha, problem.seed, problem.sequence, problem.sample]
         numbers = [time * rows, rows, problem.first_step, problem.layer]
-        _launch(
+        launch(
             kernels.write_noise, triton.cdiv(time * rows, 128), draws, numbers, {"K": k, "BLOCK": 128, "num_warps": 4}
         )
     inside = bool(options["F"])
@@ -152,7 +130,7 @@ def forward(problem: Problem, keep: bool) -> Results:
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
         numbers = [begin, end, time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
-        _launch(kernel, rows, tensors, numbers, options)
+        launch(kernel, rows, tensors, numbers, options)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)
@@ -228,7 +206,7 @@ def backward(
             grad_start, grad_first,
         ]  # fmt: skip
         numbers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
-        _launch(kernel, rows, tensors, numbers, options)
+        launch(kernel, rows, tensors, numbers, options)
         options["CARRY"], carry_memory = True, grad_first
         if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
@@ -281,7 +259,7 @@ def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight
     tensors = [sums, problem.states, weight, gradients.temperature, of_weight, of_bias, of_states, of_temperature]
     options = {"d": d, "K": k, "GRU": gru, "num_warps": 4}
     tiles = triton.cdiv(len(weight), 64) * triton.cdiv(d, 64)
-    _launch(kernels.through_weight, tiles + triton.cdiv(d, 16) + 1, tensors, [problem.rows], options)
+    launch(kernels.through_weight, tiles + triton.cdiv(d, 16) + 1, tensors, [problem.rows], options)
     return gradients._replace(recurrent=of_weight, start=of_bias, states=of_states, temperature=of_temperature)
 
 
