@@ -9,9 +9,11 @@ from sttau.experiments.results import Result, read_results
 from sttau.report.speed import (
     BASELINES,
     HEADER,
+    ROOFLINE,
     baseline_table,
     compare_speed,
     markdown_table,
+    roofline_table,
     speed_figure,
     speed_table,
 )
@@ -53,7 +55,14 @@ def test_there_are_committed_numbers() -> None:
     assert MEASURED
 
 
-def test_the_page_on_performance_shows_what_the_baselines_cost() -> None:
-    results = read_results(ROOT / "results" / "baseline-speed" / "cpu.jsonl")
+@pytest.mark.parametrize("name", ["cpu", "h200"])
+def test_the_page_on_performance_shows_what_the_baselines_cost(name: str) -> None:
+    results = read_results(ROOT / "results" / "baseline-speed" / f"{name}.jsonl")
     table = markdown_table(baseline_table(results), BASELINES)
+    assert table in (ROOT / "docs" / "performance.md").read_text("utf-8")
+
+
+def test_the_page_on_performance_shows_the_limits() -> None:
+    results = read_results(ROOT / "benchmarks" / "h200" / "roofline.jsonl")
+    table = markdown_table(roofline_table(results, 4.8e12, 67e12), ROOFLINE)
     assert table in (ROOT / "docs" / "performance.md").read_text("utf-8")

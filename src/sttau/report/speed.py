@@ -124,6 +124,39 @@ def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     ]
 
 
+ROOFLINE = (
+    "shape",
+    "chain, µs a step",
+    "forward, µs a step",
+    "backward, µs a step",
+    "both kernels, µs",
+    "products, µs",
+    "rest, µs",
+    "bytes, µs",
+    "operations, µs",
+)
+
+
+def roofline_table(
+    results: Iterable[Result], bytes_a_second: float, operations_a_second: float
+) -> list[tuple[str, ...]]:
+    """Rows under ``ROOFLINE``: kernels of a training step beside what bounds them (``benchmarks/roofline.py``)."""
+    rows = []
+    for result in results:
+        m = result.metrics
+        rows.append(
+            (
+                result.data,
+                *(f"{m[f'{name}_us_per_step']:.2f}" for name in ("serial", "forward", "backward")),
+                f"{m['forward_us'] + m['backward_us']:.0f}",
+                *(f"{m[f'{name}_us']:.0f}" for name in ("products", "rest")),
+                f"{1e6 * m['bytes'] / bytes_a_second:.0f}",
+                f"{1e6 * m['operations'] / operations_a_second:.0f}",
+            )
+        )
+    return rows
+
+
 def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
     """Bars: how many times faster than PyTorch's layer; a line at 1."""
     tasks = [
