@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.engine import Noise
+from sttau.inference import validation
 from sttau.models import Layer, SequenceModel
-from sttau.training import DivergedError, Update, fit
+from sttau.training import DivergedError, Update, fit, loop
 
 
 def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
@@ -241,6 +242,107 @@ def test_a_diverging_loss_stops_with_the_update_and_keeps_the_weights_before_it(
     assert torch.equal(before.nan_to_num(), _weights(model).nan_to_num())
 
 
+class Rates(torch.optim.SGD):
+    """Plain descent that notes its learning rate."""
+
+    def __init__(self, parameters: Any, **options: Any) -> None:
+        super().__init__(parameters, **options)
+        self.rates: list[float] = []
+        made.append(self)
+
+    def step(self, closure: Any = None) -> Any:
+        self.rates.append(self.param_groups[0]["lr"])
+        return super().step(closure)
+
+
+made: list[Rates] = []
+
+
+def test_the_learning_rate_rises_and_falls_as_asked_for() -> None:
+    x, y, lengths = _signs()
+    options: dict[str, Any] = {"updates": 8, "learning_rate": 0.1, "optimiser": Rates}
+    fit(SequenceClassifier(nn.LSTM(2, 4), 2), x, y, lengths, warm_up=3, **options)
+    assert made.pop().rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1, 0.1, 0.1])
+    fit(SequenceClassifier(nn.LSTM(2, 4), 2), x, y, lengths, schedule="cosine", **options)
+    rates = made.pop().rates
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[4] == pytest.approx(0.05)  # half way
+    assert rates == sorted(rates, reverse=True)
+    assert 0 < rates[-1] < 0.01
+
+
+def test_an_average_of_the_weights_is_validated_and_kept_while_training_goes_its_own_way() -> None:
+    x, y, lengths = _signs()
+
+    def train(**options: Any) -> tuple[Tensor, list[Tensor]]:
+        torch.manual_seed(0)
+        model, seen = SequenceClassifier(STTauGRU(2, 4, 3), 2), list[Tensor]()
+        fit(
+            model,
+            x,
+            y,
+            lengths,
+            updates=30,
+            learning_rate=0.05,
+            on_update=lambda _: seen.append(_weights(model)),
+            **options,
+        )
+        return _weights(model), seen
+
+    plain, path = train()
+    mean, same_path = train(average=0.8)
+    assert all(torch.equal(a, b) for a, b in zip(path, same_path, strict=True))
+    torch.manual_seed(0)
+    expected = _weights(SequenceClassifier(STTauGRU(2, 4, 3), 2))
+    for number, weights in enumerate(path, 1):
+        expected = expected.lerp(weights, max(0.2, 1 / (1 + number)))
+    torch.testing.assert_close(mean, expected)
+    assert not torch.allclose(mean, plain)
+
+    torch.manual_seed(0)
+    model, validated = SequenceClassifier(STTauGRU(2, 4, 3), 2), list[Tensor]()
+
+    def validate() -> float:
+        validated.append(_weights(model))
+        return -float(len(validated))
+
+    fit(model, x, y, lengths, updates=30, learning_rate=0.05, average=0.8, validate=validate, validate_every=30)
+    torch.testing.assert_close(validated[-1], expected)
+    assert torch.equal(_weights(model), validated[-1])
+
+
+def test_losses_that_are_read_in_groups_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, which would wait at every reading."""
+    x, y, lengths = _signs()
+
+    def train() -> tuple[Tensor, list[Update], list[int]]:
+        torch.manual_seed(0)
+        model, told = SequenceClassifier(STTauGRU(2, 4, 3), 2), list[int]()
+        measure = validation(model, x, y, lengths, samples=1)
+        log = fit(
+            model, x, y, lengths, updates=33, validate=measure, metric="nll", validate_every=9,
+            on_update=lambda update: told.append(update.number),
+        )  # fmt: skip
+        return _weights(model), log, told
+
+    at_once = train()
+    monkeypatch.setattr(loop, "_UNREAD", {"cpu": 7})
+    in_groups = train()
+    assert torch.equal(at_once[0], in_groups[0])
+    assert at_once[1:] == in_groups[1:]
+    assert at_once[2] == list(range(1, 34))
+
+
+def test_a_loss_that_is_found_spoilt_later_names_the_first_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_UNREAD", {"cpu": 5})
+    x, y, _ = _signs()
+    model = SequenceClassifier(nn.LSTM(2, 4), 2)
+    with torch.no_grad():
+        model.head.bias[0] = float("nan")
+    with pytest.raises(DivergedError, match="nan at update 1 of 20;.* 5 updates have been made with it"):
+        fit(model, x, y, updates=20)
+
+
 def test_bad_arguments_are_refused_by_name() -> None:
     x, y, lengths = _signs(8)
     model = SequenceClassifier(nn.LSTM(2, 4), 2)
@@ -255,6 +357,9 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"precision": "int8"}, "precision must be one of 'float32', 'bfloat16'"),
         ({"precision": "float16"}, "needs a GPU; on a CPU use 'bfloat16'"),
         ({"goal": "up"}, "goal must be one of 'min', 'max'"),
+        ({"schedule": "steep"}, "schedule must be one of 'constant', 'cosine'"),
+        ({"warm_up": -1}, "warm_up must not be negative"),
+        ({"average": 1.0}, r"average must be in \[0, 1\), or None"),
         ({"patience": 3}, "patience and metric need validate"),
         ({"validate": lambda: {"a": 1.0, "b": 2.0}, "validate_every": 1}, "metric must be one of a, b.*got None"),
     ]

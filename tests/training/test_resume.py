@@ -177,9 +177,10 @@ def test_other_settings_are_refused_and_what_differs_is_named(left: Path) -> Non
 def test_a_run_that_is_over_is_not_made_again_but_gives_its_best_weights(tmp_path: Path) -> None:
     first, second = make_model("plain"), make_model("plain")
     seen: list[Update] = []
-    log = train(first, tmp_path, patience=1, learning_rate=0.3)
+    options: dict[str, Any] = {"patience": 1, "learning_rate": 0.3, "average": None, "schedule": "constant"}
+    log = train(first, tmp_path, **options)
     assert len(log) < 40  # it ended early
-    assert train(second, tmp_path, patience=1, learning_rate=0.3, on_update=seen.append) == log
+    assert train(second, tmp_path, on_update=seen.append, **options) == log
     assert not seen
     assert torch.equal(weights(first), weights(second))
 

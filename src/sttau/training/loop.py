@@ -6,8 +6,8 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,9 +26,11 @@ from sttau.training.interruption import Interrupted, interruptible
 from sttau.training.log import JsonLines, Update, read_log
 
 Goal = Literal["min", "max"]
+Schedule = Literal["constant", "cosine"]
 Watcher = Callable[[Update], bool | None]
 
 _log = logging.getLogger(__name__)
+_UNREAD = {"cuda": 50}  # how many losses may wait on a device before they are read: each reading makes it wait
 
 
 class DivergedError(FloatingPointError):
@@ -46,6 +48,9 @@ def fit(
     learning_rate: float = 1e-3,
     weight_decay: float = 0.0,
     optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    schedule: Schedule = "constant",
+    warm_up: int = 0,
+    average: float | None = None,
     clip_norm: float | None = 1.0,
     seed: int = 0,
     sorted_batches: int = 1,
@@ -76,6 +81,10 @@ def fit(
         learning_rate: handed to the optimiser as ``lr``.
         weight_decay: handed to the optimiser; AdamW's is decoupled.
         optimiser: of ``torch.optim``, or like ``functools.partial(torch.optim.SGD, momentum=0.9)``.
+        schedule: of the learning rate: ``cosine`` lets it fall to 0 along half a wave, over all ``updates``.
+        warm_up: over so many updates the learning rate rises to its value.
+        average: validate, and end, with an exponential moving average of the weights, of which so large a part stays at
+            every update (0.999 is a common choice); None for the weights themselves.
         clip_norm: largest norm of the gradient, for each member of an ensemble; None for no limit.
         seed: of batch order, noise and dropout.
         sorted_batches: how many batches are sorted by length together, so that little is padding; 1 for none.
@@ -89,7 +98,8 @@ def fit(
         patience: training ends after so many validations in a row without a new best; None for never.
         folder: for checkpoints and the log, ``log.jsonl``. A run that finds its own checkpoint there goes on from it.
         checkpoint_every: how many updates lie between two checkpoints; as many as between validations by default.
-        on_update: called after every update, by the first process only; training ends early if any returns True.
+        on_update: told of every update, by the first process only; training ends early if any returns True. On a GPU
+            updates are told in groups, because asking it for a loss makes it wait.
 
     Returns:
         The updates that were made, with those before it was resumed.
@@ -106,8 +116,8 @@ def fit(
     lengths = model.check(inputs, None if lengths is None else as_tensor("lengths", lengths))
     targets = model.check_targets(targets, len(inputs))
     settings = _Settings(
-        updates, batch_size, learning_rate, weight_decay, clip_norm, seed, sorted_batches, precision,
-        validate is not None, validate_every, metric, goal, patience,
+        updates, batch_size, learning_rate, weight_decay, schedule, warm_up, average, clip_norm, seed, sorted_batches,
+        precision, validate is not None, validate_every, metric, goal, patience,
     )  # fmt: skip
     device = model.head.weight.device
     settings.check(device)
@@ -132,6 +142,7 @@ def fit(
             processes,
         )
         stack.callback(run.put_back_best)
+        stack.callback(run.take_average)
         eager = Gradients(model, parameters, run.scaler, precision, len(inputs), processes.count)
         captures = cuda_graphs and device.type == "cuda"
         gradients = CapturedGradients(eager) if captures else eager
@@ -154,16 +165,22 @@ def fit(
             rows = order.rows(number)
             places, share = processes.shard(len(rows))
             batch = data.batch(rows[places], places, share, number, few_shapes=captures)
-            update = run.step(*gradients(batch))
-            if validate is not None and (number % validate_every == 0 or number == updates):
-                update = run.judge(update, processes.hear(_by_name(validate()) if processes.first else None))
-            run.updates.append(update)
-            if book is not None:
-                book(update)
-            wishes = [watch(update) for watch in watchers] if processes.first else []
+            run.step(*gradients(batch))
+            due = validate is not None and (number % validate_every == 0 or number == updates)
+            keeps = number % (checkpoint_every or validate_every) == 0
+            if not (due or keeps or run.ended or interrupted() or run.should_read()):
+                continue
+            told = run.read()
+            if validate is not None and due:
+                with run.averaged():
+                    told[-1] = run.judge(told[-1], processes.hear(_by_name(validate()) if processes.first else None))
+            run.updates += told
+            for update in told if book is not None else ():
+                book(update)  # type: ignore[misc]
+            wishes = [watch(update) for update in told for watch in watchers] if processes.first else []
             wish = processes.largest(2 if any(wishes) else int(interrupted()))
             run.ended |= wish == 2
-            if run.ended or wish or number % (checkpoint_every or validate_every) == 0:
+            if run.ended or wish or keeps:
                 run.keep()
             if wish and not run.ended:
                 raise Interrupted(
@@ -181,6 +198,9 @@ class _Settings:
     batch_size: int
     learning_rate: float
     weight_decay: float
+    schedule: str
+    warm_up: int
+    average: float | None
     clip_norm: float | None
     seed: int
     sorted_batches: int
@@ -190,6 +210,11 @@ class _Settings:
     metric: str | None
     goal: str
     patience: int | None
+
+    def rate(self, number: int) -> float:
+        """The learning rate of an update."""
+        fallen = 0.5 * (1 + math.cos(math.pi * (number - 1) / self.updates)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * fallen * min(1.0, number / (self.warm_up + 1))
 
     def check(self, device: torch.device) -> None:
         """Raise an error that names the argument which makes no sense."""
@@ -201,7 +226,12 @@ class _Settings:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive, or None for no limit, got {self.clip_norm}")
-        for name, choices in (("precision", get_args(Precision)), ("goal", get_args(Goal))):
+        if self.warm_up < 0:
+            raise ValueError(f"warm_up must not be negative, got {self.warm_up}")
+        if self.average is not None and not 0 <= self.average < 1:
+            raise ValueError(f"average must be in [0, 1), or None for no average, got {self.average}")
+        named = (("precision", Precision), ("goal", Goal), ("schedule", Schedule))
+        for name, choices in ((name, get_args(kind)) for name, kind in named):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {getattr(self, name)!r}")
         if self.precision == "float16" and device.type == "cpu":
@@ -234,42 +264,74 @@ class _Run:
         self.best: float | None = None
         self.best_weights: dict[str, Tensor] | None = None
         self.stale = 0  # validations since the best
+        self.mean = None if settings.average is None else [p.detach().clone() for p in parameters]
+        self.unread: list[Tensor] = []  # loss, norm of the gradient and temperatures of updates made
+        self.waits = 1 if processes.count > 1 or scaler.is_enabled() else _UNREAD.get(processes.device.type, 1)
 
     # -- going on ----------------------------------------------------------------------------------------------------
 
-    def step(self, loss: Tensor, gradient: tuple[Tensor | None, ...]) -> Update:
-        """Change the weights, unless something is not a number any more."""
-        settings = self.settings
+    def step(self, loss: Tensor, gradient: tuple[Tensor | None, ...]) -> None:
+        """Change the weights; where every loss is read at once, not if something is not a number any more."""
+        settings, number = self.settings, self.number + 1
         for parameter, value in zip(self.parameters, gradient, strict=True):
             parameter.grad = value
-        values = [value for value in gradient if value is not None]
+        given = [value for value in gradient if value is not None]
         loss = loss.to(torch.promote_types(loss.dtype, torch.float32)).clone()
-        self.processes.add_up([*values, loss])
+        self.processes.add_up([*given, loss])
         self.scaler.unscale_(self.optimiser)
-        norm = nn.utils.get_total_norm(values)
-        number, (height, size) = self.number + 1, torch.stack([loss, norm.to(loss)]).tolist()
-        if not math.isfinite(height):
-            spoilt = self._spoilt({name: parameter for parameter, name in self.names.items()})
-            raise self._diverged(f"the loss became {height}", f"no longer finite are: {spoilt or 'no weights'}")
-        if not math.isfinite(size) and (not self.scaler.is_enabled() or self.scaler.get_scale() < 1):
-            spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
-            raise self._diverged(f"the gradient became {size}", f"not finite is that of: {spoilt or 'none alone'}")
-        if settings.clip_norm is not None:
+        norm = nn.utils.get_total_norm(given)
+        values = torch.stack([loss, norm.to(loss)])
+        if self.waits == 1:
+            self._check(number, *values.tolist())
+        if settings.clip_norm is not None and len(self.model.members) == 1:
+            nn.utils.clip_grads_with_norm_(self.parameters, settings.clip_norm, norm)
+        elif settings.clip_norm is not None:
             for member in self.model.members:  # networks that are trained together are limited one by one
                 nn.utils.clip_grad_norm_(member.parameters(), settings.clip_norm)
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.rate(number)
         self.scaler.step(self.optimiser)  # leaves the weights alone where half precision overflowed
         self.scaler.update()
+        if self.mean is not None and settings.average is not None:
+            moves = max(1 - settings.average, 1 / (1 + number))  # at first, the plain mean of all there were
+            torch._foreach_lerp_(self.mean, [parameter.detach() for parameter in self.parameters], moves)
+        self.unread.append(torch.cat([values, _temperature(self.model).to(values)]))
         self.number = number
         self.ended = number == settings.updates
-        return Update(number, settings.updates, height, _temperature(self.model), gradient_norm=size)
+
+    def should_read(self) -> bool:
+        """Whether enough losses are waiting."""
+        return len(self.unread) >= self.waits
+
+    def read(self) -> list[Update]:
+        """The updates made since the last call."""
+        first, told = self.number - len(self.unread) + 1, []
+        for number, (loss, norm, *temperature) in enumerate(torch.stack(self.unread).tolist(), first):
+            if self.waits > 1:
+                self._check(number, loss, norm)
+            told.append(Update(number, self.settings.updates, loss, tuple(temperature), gradient_norm=norm))
+        self.unread.clear()
+        return told
+
+    def _check(self, number: int, loss: float, norm: float) -> None:
+        """Raise if an update has, or would have, spoilt the weights."""
+        if not math.isfinite(loss):
+            spoilt = self._spoilt({name: parameter for parameter, name in self.names.items()})
+            raise self._diverged(number, f"the loss became {loss}", f"no longer finite are: {spoilt or 'no weights'}")
+        if not math.isfinite(norm) and (not self.scaler.is_enabled() or self.scaler.get_scale() < 1):
+            spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
+            raise self._diverged(
+                number, f"the gradient became {norm}", f"not finite is that of: {spoilt or 'none alone'}"
+            )
 
     def _spoilt(self, tensors: Mapping[str, Tensor]) -> str:
         return ", ".join(name for name, tensor in tensors.items() if not bool(tensor.isfinite().all()))
 
-    def _diverged(self, what: str, culprit: str) -> DivergedError:
-        settings = self.settings
+    def _diverged(self, number: int, what: str, culprit: str) -> DivergedError:
+        settings, since = self.settings, self.number - number + 1
+        made = f"{since} updates have been made with it" if since else "That update was not made"
         return DivergedError(
-            f"{what} at update {self.number + 1} of {settings.updates}; {culprit}. That update was not made. "
+            f"{what} at update {number} of {settings.updates}; {culprit}. {made}. "
             f"Lower learning_rate (now {settings.learning_rate}) or clip_norm (now {settings.clip_norm}). "
             f"{self.whereabouts()}"
         )
@@ -289,6 +351,24 @@ class _Run:
             self.stale += 1
         self.ended |= settings.patience is not None and self.stale >= settings.patience
         return replace(update, validation=value, metrics=metrics)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the model has the average of its weights, where one is kept."""
+        if self.mean is None:
+            yield
+            return
+        own = [parameter.detach().clone() for parameter in self.parameters]
+        self.take_average()
+        try:
+            yield
+        finally:
+            _copy(own, self.parameters)
+
+    def take_average(self) -> None:
+        """Give the model the average of its weights, where one is kept."""
+        if self.mean is not None:
+            _copy(self.mean, self.parameters)
 
     def put_back_best(self) -> None:
         """Give the model the best weights there were."""
@@ -327,6 +407,7 @@ class _Run:
             "stale": self.stale,
             "model": dict(self.model.state_dict()),
             "best_weights": self.best_weights,
+            "mean": self.mean,
             "optimiser": self.optimiser.state_dict(),
             "scaler": self.scaler.state_dict(),
         }
@@ -343,6 +424,8 @@ class _Run:
             self.model.load_state_dict(state["model"])
             self.optimiser.load_state_dict(state["optimiser"])
             self.scaler.load_state_dict(state["scaler"])
+            if self.mean is not None:
+                _copy(state["mean"], self.mean)
             if state["best_weights"] is not None:
                 device = self.processes.device
                 self.best_weights = {name: weight.to(device) for name, weight in state["best_weights"].items()}
@@ -374,13 +457,19 @@ class _Run:
         return f"The last checkpoint is {self.kept}."
 
 
+@torch.no_grad()
+def _copy(values: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+    for old, new in zip(into, values, strict=True):
+        old.copy_(new)
+
+
 def _by_name(value: float | Mapping[str, float]) -> dict[str, float]:
     if isinstance(value, Mapping):
         return {name: float(number) for name, number in value.items()}
     return {"validation": float(value)}
 
 
-def _temperature(model: SequenceModel) -> tuple[float, ...]:
+def _temperature(model: SequenceModel) -> Tensor:
     if not isinstance(model.layer, FiniteStateRNN):
-        return ()
-    return tuple(model.layer.temperature.detach().flatten().tolist())
+        return model.head.weight.new_empty(0)
+    return model.layer.temperature.detach().flatten()
