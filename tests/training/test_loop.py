@@ -339,7 +339,7 @@ def test_a_loss_that_is_found_spoilt_later_names_the_first_update(monkeypatch: p
     model = SequenceClassifier(nn.LSTM(2, 4), 2)
     with torch.no_grad():
         model.head.bias[0] = float("nan")
-    with pytest.raises(DivergedError, match="nan at update 1 of 20;.* 5 updates have been made with it"):
+    with pytest.raises(DivergedError, match=r"nan at update 1 of 20;.* 5 updates have been made with it"):
         fit(model, x, y, updates=20)
 
 
