@@ -1,8 +1,40 @@
-"""Automata: languages, extraction from networks, comparison."""
+"""Automata: values, languages, extraction from networks, reduction, comparison, exchange."""
 
-from sttau.automata.comparison import Equivalence, compare
+from sttau.automata.comparison import Distance, Equivalence, bernoulli_kl, compare, distance, rms_distance
 from sttau.automata.extraction import ExtractedDFA, extract_dfa
-from sttau.automata.languages import tomita
+from sttau.automata.languages import (
+    accepts,
+    as_dataset,
+    balanced_strings,
+    from_regex,
+    mutations,
+    random_dfa,
+    random_pa,
+    stochastic,
+    tomita,
+)
 from sttau.automata.pa import PA
+from sttau.automata.reduction import Reduction, reduce
 
-__all__ = ["PA", "Equivalence", "ExtractedDFA", "compare", "extract_dfa", "tomita"]
+__all__ = [
+    "PA",
+    "Distance",
+    "Equivalence",
+    "ExtractedDFA",
+    "Reduction",
+    "accepts",
+    "as_dataset",
+    "balanced_strings",
+    "bernoulli_kl",
+    "compare",
+    "distance",
+    "extract_dfa",
+    "from_regex",
+    "mutations",
+    "random_dfa",
+    "random_pa",
+    "reduce",
+    "rms_distance",
+    "stochastic",
+    "tomita",
+]

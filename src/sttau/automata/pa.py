@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from automata.fa.dfa import DFA
 from torch import Tensor
@@ -87,7 +88,7 @@ class PA:
             object.__setattr__(self, name, checked)
 
     def __eq__(self, other: object) -> bool:
-        """Whether all numbers and symbols are the same; for equal probabilities of all strings see ``compare_pa``."""
+        """Whether all numbers and symbols are the same; for equal probabilities of all strings: ``compare``."""
         if not isinstance(other, PA):
             return NotImplemented
         return self.alphabet == other.alphabet and all(
@@ -272,17 +273,31 @@ def encode_strings(
         raise TypeError(f"strings must be a list of strings; for a single one write [{strings!r}]")
     if lengths is not None:
         raise ValueError("lengths belong to a tensor of positions; strings have their own")
+    sizes = torch.tensor([len(string) for string in strings], dtype=torch.int64)
+    ids = torch.zeros(len(strings), int(sizes.max()) if len(strings) else 0, dtype=torch.int64)
+    flat = _positions(strings, alphabet)
+    if bool((flat < 0).any()):
+        row = int((sizes.cumsum(0) <= int((flat < 0).nonzero()[0])).sum())
+        unknown = next(symbol for symbol in strings[row] if symbol not in alphabet)
+        raise ValueError(
+            f"strings hold the symbol {unknown!r} in string {row}, which is not in the alphabet {tuple(alphabet)}; "
+            "where a symbol has several characters, give lists of symbols"
+        )
+    ids[torch.arange(ids.shape[1]) < sizes[:, None]] = flat
+    return ids.to(device), sizes.to(device)
+
+
+def _positions(strings: Sequence[str] | Sequence[Sequence[str]], alphabet: Sequence[str]) -> Tensor:
+    """Where each symbol of each string stands in the alphabet, -1 where it does not; one string behind the other."""
     place = {symbol: number for number, symbol in enumerate(alphabet)}
-    ids = torch.zeros(len(strings), max(map(len, strings), default=0), dtype=torch.int64)
-    for row, string in enumerate(strings):
-        try:
-            ids[row, : len(string)] = torch.tensor([place[symbol] for symbol in string], dtype=torch.int64)
-        except KeyError as error:
-            raise ValueError(
-                f"strings hold the symbol {error} in string {row}, which is not in the alphabet {tuple(alphabet)}; "
-                "where a symbol has several characters, give lists of symbols"
-            ) from None
-    return ids.to(device), torch.tensor([len(string) for string in strings], dtype=torch.int64, device=device)
+    if not all(isinstance(string, str) for string in strings):
+        return torch.tensor([place.get(s, -1) for string in strings for s in string], dtype=torch.int64)
+    codes = np.frombuffer("".join(strings).encode("utf-32-le", "surrogatepass"), np.uint32)  # type: ignore[arg-type]
+    characters = {ord(symbol): number for symbol, number in place.items() if len(symbol) == 1}
+    beyond = max(characters, default=0) + 1
+    table = np.full(beyond + 1, -1)
+    table[list(characters)] = list(characters.values())
+    return torch.from_numpy(table[np.minimum(codes, beyond)])
 
 
 def _check_ids(ids: Tensor, symbols: int, lengths: Tensor | None, device: torch.device | str) -> tuple[Tensor, Tensor]:
