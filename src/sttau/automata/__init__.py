@@ -1,6 +1,7 @@
 """Automata: values, languages, extraction from networks, reduction, comparison, exchange."""
 
 from sttau.automata.comparison import Distance, Equivalence, bernoulli_kl, compare, distance, rms_distance
+from sttau.automata.compiled import CompiledModel, compile
 from sttau.automata.extraction import ExtractedDFA, extract_dfa
 from sttau.automata.languages import (
     accepts,
@@ -18,6 +19,7 @@ from sttau.automata.reduction import Reduction, reduce
 
 __all__ = [
     "PA",
+    "CompiledModel",
     "Distance",
     "Equivalence",
     "ExtractedDFA",
@@ -27,6 +29,7 @@ __all__ = [
     "balanced_strings",
     "bernoulli_kl",
     "compare",
+    "compile",
     "distance",
     "extract_dfa",
     "from_regex",
