@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,7 @@ class CompiledModel:
         if threads == 1:
             wrong = [read(0)]
         else:
-            with ThreadPoolExecutor(threads) as pool:
-                wrong = list(pool.map(read, range(threads)))
+            wrong = list(_pool(os.getpid(), threads).map(read, range(threads)))
         if max(wrong) >= 0:
             raise ValueError(
                 f"inputs hold a token id outside the vocabulary 0 … {len(self.vocabulary) - 1} in sequence {max(wrong)}"
@@ -108,7 +107,8 @@ class CompiledModel:
         """Return p(y | x), (batch, classes) in float64, for token ids or for strings without the start token."""
         if not isinstance(inputs, Tensor):
             inputs, lengths = self.encode(inputs)
-        return self.state_law(inputs, lengths) @ self.outcome
+        # NumPy, for PyTorch would leave its threads spinning on the cores that the next call wants.
+        return torch.from_numpy(self.state_law(inputs, lengths).numpy() @ self.outcome.numpy())
 
     def predict(self, inputs: Tensor | Strings, lengths: Tensor | None = None) -> Prediction:
         """Return what ``sttau.predict(model, inputs, lengths, inference="exact")`` does, but for the attribution."""
@@ -263,6 +263,12 @@ def compile(
         start=start,
         class_names=model.class_names,
     )
+
+
+@lru_cache(maxsize=1)
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads of this process: a child made by fork has none of its parent's."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="sttau-automata")
 
 
 def _class_number(accept: int | str, names: tuple[str, ...], classes: int) -> int:
