@@ -2,6 +2,16 @@
 
 from sttau.automata.comparison import Distance, Equivalence, bernoulli_kl, compare, distance, rms_distance
 from sttau.automata.compiled import CompiledModel, compile
+from sttau.automata.exchange import (
+    from_aalpy,
+    from_json,
+    from_networkx,
+    to_aalpy,
+    to_dot,
+    to_json,
+    to_networkx,
+    to_prism,
+)
 from sttau.automata.extraction import ExtractedDFA, extract_dfa
 from sttau.automata.languages import (
     accepts,
@@ -32,6 +42,9 @@ __all__ = [
     "compile",
     "distance",
     "extract_dfa",
+    "from_aalpy",
+    "from_json",
+    "from_networkx",
     "from_regex",
     "mutations",
     "random_dfa",
@@ -39,5 +52,10 @@ __all__ = [
     "reduce",
     "rms_distance",
     "stochastic",
+    "to_aalpy",
+    "to_dot",
+    "to_json",
+    "to_networkx",
+    "to_prism",
     "tomita",
 ]

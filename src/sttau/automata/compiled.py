@@ -93,10 +93,7 @@ class CompiledModel:
             space = np.empty(2 * tables[0].shape[-1])
             return int(read_sequences(ids, steps, *tables, laws, space, cuts[part], cuts[part + 1]))
 
-        if threads == 1:
-            wrong = [read(0)]
-        else:
-            wrong = list(_pool(os.getpid(), threads).map(read, range(threads)))
+        wrong = [read(0)] if threads == 1 else list(_pool(os.getpid(), threads).map(read, range(threads)))
         if max(wrong) >= 0:
             raise ValueError(
                 f"inputs hold a token id outside the vocabulary 0 … {len(self.vocabulary) - 1} in sequence {max(wrong)}"
