@@ -242,6 +242,7 @@ def bench(
     threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 0,
     seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
     reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
+    automata: Annotated[bool, typer.Option("--automata", help="Time compiled networks instead, on the CPU.")] = False,
 ) -> None:
     """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
 
@@ -267,6 +268,9 @@ def bench(
         raise typer.Exit(2)
     if threads:
         torch.set_num_threads(threads)
+    if automata:
+        _bench_automata(console, out / "automata.jsonl", seconds)
+        return
     on_gpu = device == "cuda"
     plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
         (GPU_SHAPES if on_gpu else CPU_SHAPES, ("float32",))
@@ -301,3 +305,21 @@ def bench(
     console.print(
         f"Numbers: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}", soft_wrap=True
     )
+
+
+def _bench_automata(console: Console, path: Path, seconds: float) -> None:
+    """Time networks that were compiled to tables beside the networks themselves."""
+    from sttau.experiments.automata_speed import measure_compiled
+    from sttau.experiments.results import write_results
+
+    with console.status("") as status:
+        results = list(measure_compiled(round_seconds=seconds, progress=status.update))
+    write_results(results, path)
+    table = Table(title=f"Million symbols a second, {results[0].hardware}", title_justify="left")
+    for number, name in enumerate(("network", "method", "million symbols / s", "times soft")):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for result in results:
+        speed, times = result.metrics["million_symbols_per_second"], result.metrics["times_soft"]
+        table.add_row(result.data, result.method, f"{speed:.1f}", f"{times:.1f}")
+    console.print(table)
+    console.print(f"Numbers: {path}", soft_wrap=True)

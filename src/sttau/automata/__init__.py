@@ -1,6 +1,17 @@
 """Automata: values, languages, extraction from networks, reduction, comparison, exchange."""
 
 from sttau.automata.comparison import Distance, Equivalence, bernoulli_kl, compare, distance, rms_distance
+from sttau.automata.compiled import CompiledModel, compile
+from sttau.automata.exchange import (
+    from_aalpy,
+    from_json,
+    from_networkx,
+    to_aalpy,
+    to_dot,
+    to_json,
+    to_networkx,
+    to_prism,
+)
 from sttau.automata.extraction import ExtractedDFA, extract_dfa
 from sttau.automata.languages import (
     accepts,
@@ -18,6 +29,7 @@ from sttau.automata.reduction import Reduction, reduce
 
 __all__ = [
     "PA",
+    "CompiledModel",
     "Distance",
     "Equivalence",
     "ExtractedDFA",
@@ -27,8 +39,12 @@ __all__ = [
     "balanced_strings",
     "bernoulli_kl",
     "compare",
+    "compile",
     "distance",
     "extract_dfa",
+    "from_aalpy",
+    "from_json",
+    "from_networkx",
     "from_regex",
     "mutations",
     "random_dfa",
@@ -36,5 +52,10 @@ __all__ = [
     "reduce",
     "rms_distance",
     "stochastic",
+    "to_aalpy",
+    "to_dot",
+    "to_json",
+    "to_networkx",
+    "to_prism",
     "tomita",
 ]
