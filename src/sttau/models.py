@@ -224,6 +224,12 @@ class SequenceModel(nn.Module):
             ends.append(outputs[:, 0, size:])
         return torch.cat(ends, dim=-1)
 
+    def hidden_states(
+        self, inputs: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None, mode: LayerMode | None = None
+    ) -> Tensor:
+        """Return what the layer gives after every step, (rows, time, d); the mean state, in exact mode."""
+        return self._read(inputs, self.check(inputs, lengths), noise, mode, per_step=True)
+
     def _table(self) -> Tensor | None:
         """The embedding's vectors, where looking them up is all it does."""
         embedding = self.embedding

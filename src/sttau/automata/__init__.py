@@ -12,7 +12,7 @@ from sttau.automata.exchange import (
     to_networkx,
     to_prism,
 )
-from sttau.automata.extraction import ExtractedDFA, extract_dfa
+from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_dfa, extract_pa
 from sttau.automata.languages import (
     accepts,
     as_dataset,
@@ -24,6 +24,7 @@ from sttau.automata.languages import (
     stochastic,
     tomita,
 )
+from sttau.automata.learning import Learned, LearnedStochastic, PrefixTree, learn, learn_stochastic
 from sttau.automata.pa import PA
 from sttau.automata.reduction import Reduction, reduce
 
@@ -31,8 +32,13 @@ __all__ = [
     "PA",
     "CompiledModel",
     "Distance",
+    "Edge",
     "Equivalence",
     "ExtractedDFA",
+    "ExtractedPA",
+    "Learned",
+    "LearnedStochastic",
+    "PrefixTree",
     "Reduction",
     "accepts",
     "as_dataset",
@@ -42,10 +48,13 @@ __all__ = [
     "compile",
     "distance",
     "extract_dfa",
+    "extract_pa",
     "from_aalpy",
     "from_json",
     "from_networkx",
     "from_regex",
+    "learn",
+    "learn_stochastic",
     "mutations",
     "random_dfa",
     "random_pa",

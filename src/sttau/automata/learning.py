@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +52,25 @@ class Learned:
     loss: float
     wrong: int
     reached: bool
+
+
+@dataclass(frozen=True)
+class LearnedStochastic:
+    """A network that was trained on a stochastic language, and how many of its states that took.
+
+    Attributes:
+        model: the network, in eval mode, with the vocabulary of its data.
+        log: the updates of the attempt that was kept, before the last descent: loss and τ.
+        loss: mean negative log-likelihood of the training labels, in nats.
+        distinct: how many different states it has; the other rows of S are copies of them.
+        criteria: the Bayesian information criterion for each number of different states that was tried.
+    """
+
+    model: SequenceClassifier
+    log: list[Update]
+    loss: float
+    distinct: int
+    criteria: dict[int, float]
 
 
 class PrefixTree:
@@ -92,6 +114,22 @@ class PrefixTree:
             self.ends.append(width + (self.ends[-1] if self.ends else 0))
         self.counts = torch.cat(counts)
 
+    def evenly(self) -> PrefixTree:
+        """The same tree, in which the strings of each length have the same weight together."""
+        counts = self.counts.clone()
+        for begin, end in zip([0, *self.ends], self.ends, strict=False):
+            counts[begin:end] /= counts[begin:end].sum().clamp_min(torch.finfo(counts.dtype).tiny)
+        return self._with(counts)
+
+    def double(self) -> PrefixTree:
+        """The same tree, in float64."""
+        return self._with(self.counts.double())
+
+    def _with(self, counts: Tensor) -> PrefixTree:
+        other = copy(self)
+        other.counts = counts
+        return other
+
     @property
     def depth(self) -> int:
         """Symbols of the longest string."""
@@ -125,7 +163,7 @@ class PrefixTree:
         end = self.ends[-1 if depth is None else min(depth, self.depth)]
         chances = self.laws(model, depth) @ model.state_logits().exp()
         logarithms = chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
-        return -(self.counts[:end] * logarithms).sum() / self.counts[:end].sum().clamp_min(1)
+        return -(self.counts[:end] * logarithms).sum() / self.counts[:end].sum()
 
 
 def learn(
@@ -211,6 +249,138 @@ def learn(
             break
     assert best is not None
     return best
+
+
+def learn_stochastic(
+    train: SequenceDataset,
+    *,
+    num_states: int = 4,
+    frequencies: Tensor | None = None,
+    distinct: int | None = None,
+    hidden_size: int = 32,
+    embedding_size: int = 16,
+    head: Head = "dense",
+    learning_rate: float = 0.02,
+    updates: int = 500,
+    iterations: int = 1000,
+    attempts: int = 2,
+    seed: int = 0,
+    on_update: Callable[[Update, SequenceClassifier], None] | None = None,
+) -> LearnedStochastic:
+    """Train a GRU-form network on strings whose labels are drawn, by maximum likelihood of the exact law.
+
+    Adam first sees all lengths of strings with equal weight, for the few short strings show where a run begins; then
+    L-BFGS follows the likelihood itself to its top, in float64. More states than the language has would be spent on
+    the luck of the draw, so rows of S are kept equal, in groups that move as one, and the number of different rows is
+    the one with the best Bayesian information criterion: 2, 3, … are tried until it gets worse. Nothing but the
+    training labels is looked at.
+
+    Args:
+        train: strings with the start token, and a label drawn for each copy.
+        num_states: k.
+        frequencies: (sequences, 2) in place of labels: how often each class was seen, or its probability.
+        distinct: how many rows of S are different; chosen by the criterion if None.
+        hidden_size: d.
+        embedding_size: numbers a symbol becomes.
+        head: ``dense``, or ``halves`` (the paper's Algorithm 2), which needs ``distinct=num_states``.
+        learning_rate: of Adam.
+        updates: of Adam, for one attempt.
+        iterations: of L-BFGS, for one attempt, at most.
+        attempts: starts for each number of different states; the one with the largest likelihood counts.
+        seed: all randomness follows from it.
+        on_update: called with the update and the model as it stands.
+
+    Example:
+        >>> from sttau.data import load
+        >>> from sttau.automata import extract_pa
+        >>> learned = learn_stochastic(load("stochastic1", "train"), distinct=2, attempts=1, updates=200)
+        >>> extracted = extract_pa(learned.model, tolerance=1e-4)
+        >>> extracted.pa.num_states, bool((extracted.pa.probability(["1"]) - 0.8).abs() < 0.02)
+        (2, True)
+    """
+    for name, value in (("updates", updates), ("attempts", attempts), ("iterations", iterations)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    if distinct is not None and not 2 <= distinct <= num_states:
+        raise ValueError(f"distinct must be from 2 to num_states = {num_states}, got {distinct}")
+    if head == "halves" and distinct != num_states:
+        raise ValueError("head='halves' gives equal rows of S different labels; set distinct=num_states")
+    tree = PrefixTree(train, frequencies)
+    labels = float(tree.counts.sum())
+    symbols = len(_vocabulary(train)) - 1
+    best: LearnedStochastic | None = None
+    criteria: dict[int, float] = {}
+    for size in range(2, num_states + 1) if distinct is None else (distinct,):
+        group = torch.arange(num_states) * size // num_states
+        runs = []
+        for attempt in range(attempts):
+            own = derive_seed(seed, "start", size, attempt)
+            model = _network(train, num_states, hidden_size, embedding_size, "exact", head, own)
+            watch = None if on_update is None else partial(_report, on_update, model)
+            runs.append((*_climb(model, tree, group, learning_rate, updates, iterations, watch), model))
+        loss, log, model = min(runs, key=lambda run: run[0])
+        parameters = symbols * size * (size - 1) + (size - 1) + (size if head == "dense" else 0)
+        criteria[size] = 2 * labels * loss + parameters * math.log(max(labels, 2.0))
+        if best is not None and criteria[size] >= criteria[best.distinct]:
+            break
+        best = LearnedStochastic(model.float().eval(), log, loss, size, criteria)
+    assert best is not None
+    return best
+
+
+def _climb(
+    model: SequenceClassifier,
+    tree: PrefixTree,
+    group: Tensor,
+    learning_rate: float,
+    updates: int,
+    iterations: int,
+    watch: Callable[[Update], None] | None,
+) -> tuple[float, list[Update]]:
+    """Follow the likelihood to its top, with rows of S kept equal within groups: the loss there, and the log."""
+    states = cast(nn.Parameter, model.layer.states_l0)
+    member = nn.functional.one_hot(group).T.double()
+    mean = (member / member.sum(-1, keepdim=True))[group]  # (k, k): each row becomes its group's mean
+    with torch.no_grad():
+        states.copy_(states[member.argmax(-1)[group]])
+    handle = states.register_hook(lambda gradient: mean.to(gradient) @ gradient)
+    even = tree.evenly()
+    optimiser = torch.optim.Adam(model.parameters(), learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, total_steps=updates)
+    log = []
+    for number in range(1, updates + 1):
+        log.append(_step(model, even, optimiser, tree.depth, number, updates)[1])
+        schedule.step()
+        if watch is not None:
+            watch(log[-1])
+    model.double()
+    exactly = tree.double()
+    search = torch.optim.LBFGS(
+        model.parameters(),
+        max_iter=iterations,
+        history_size=50,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=1e-9,
+        tolerance_change=1e-13,
+    )
+
+    def evaluate() -> float:
+        search.zero_grad()
+        loss = exactly.loss(model)
+        loss.backward()
+        return float(loss.detach())
+
+    search.step(evaluate)
+    handle.remove()
+    with torch.no_grad():
+        states.copy_(mean @ states)  # rounding aside
+        return float(exactly.loss(model)), log
+
+
+def _report(
+    on_update: Callable[[Update, SequenceClassifier], None], model: SequenceClassifier, update: Update
+) -> None:
+    on_update(update, model)
 
 
 def _descend(
