@@ -92,9 +92,11 @@ def draw_automaton(
     axes.set_title(title)
     figure = axes.get_figure(root=True)
     assert figure is not None
-    inches = axes.get_position().size * figure.get_size_inches()
+    spec = axes.get_subplotspec()
+    rows, columns = (1, 1) if spec is None else spec.get_gridspec().get_geometry()
+    inches = 0.97 * figure.get_size_inches() / (columns, rows)
     scale = float(min(inches / (high - low)))  # inches of a unit
-    font = min(9.0, max(3.0, 9.0 * scale / _INCHES))
+    font = min(9.0, max(4.0, 9.5 * scale / _INCHES))
 
     for arrow in layout.arrows:
         _draw_arrow(axes, arrow.control, font)
@@ -203,7 +205,7 @@ def _size(labels: Sequence[str]) -> tuple[str, tuple[float, float]]:
 def _spacing(shown: Picture) -> float:
     """Between the middles of neighbours, so that a label fits between them."""
     widths = [_size(labels)[1][0] for (i, j), labels in shown.edges.items() if i != j]
-    return max(1.7, 2 * _RADIUS + 0.65 + max(widths, default=0.0))
+    return max(1.6, 2 * _RADIUS + 0.5 + max(widths, default=0.0))
 
 
 def _levels(shown: Picture) -> Points:
