@@ -10,9 +10,18 @@ from automata.fa.dfa import DFA
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Wedge
 
-from sttau.automata import PA, random_dfa, random_pa, stochastic, tomita
+from sttau.automata import PA, from_json, random_dfa, random_pa, stochastic, to_dot, to_prism, tomita
 from sttau.automata.exchange import picture
-from sttau.report.automaton import _arrange, _circle, _levels, draw_automaton, draw_dfa, drawing, save_drawing
+from sttau.report.automaton import (
+    _arrange,
+    _circle,
+    _levels,
+    draw_automaton,
+    draw_dfa,
+    drawing,
+    save_drawing,
+    write_automaton,
+)
 
 AUTOMATA: dict[str, DFA | PA] = {f"tomita {number}": tomita(number) for number in range(1, 8)}
 AUTOMATA |= {f"PA-{number}": stochastic(number) for number in (1, 2)}
@@ -91,3 +100,13 @@ def test_a_long_label_makes_room_for_itself() -> None:
     values: dict[Any, float] = {(s, a): 0.25 for s in (0, 1) for a in "01"}
     plain, full = drawing(tomita(1)), drawing(tomita(1), probabilities=values, variances=values)
     assert full.get_size_inches()[0] > plain.get_size_inches()[0] + 0.5
+
+
+@pytest.mark.parametrize("automaton", [tomita(3), stochastic(2)], ids=["DFA", "PA"])
+def test_an_automaton_is_written_as_its_name_asks(automaton: DFA | PA, tmp_path: Path) -> None:
+    assert from_json(write_automaton(automaton, tmp_path / "a.json").read_text("utf-8")) is not None
+    assert write_automaton(automaton, tmp_path / "a.dot").read_text("utf-8") == to_dot(automaton)
+    assert write_automaton(automaton, tmp_path / "a.prism").read_text("utf-8") == to_prism(automaton)
+    assert write_automaton(automaton, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"got 'a\.txt'"):
+        write_automaton(automaton, tmp_path / "a.txt")

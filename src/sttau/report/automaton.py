@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sttau.automata import PA
-from sttau.automata.exchange import Picture, picture
+from sttau.automata.exchange import Picture, picture, to_dot, to_json, to_prism
 from sttau.files import write_atomically
 from sttau.report.style import BLUE, INK, MUTED, look
 
 Points = NDArray[np.float64]
 
+_FORMS = (".svg", ".png", ".dot", ".json", ".prism")
 _RADIUS = 0.26  # of a state; one unit is about two characters high and ten wide
 _LETTER = 0.105
 _LINE = 0.2
@@ -179,6 +180,51 @@ def save_drawing(figure: Figure, path: str | os.PathLike[str]) -> Path:
     with look():
         figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     return write_atomically(path, content.getvalue())
+
+
+def write_automaton(
+    automaton: DFA | PA,
+    path: str | os.PathLike[str],
+    title: str = "",
+    *,
+    probabilities: Mapping[tuple[Any, str], float] | None = None,
+    variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    smallest: float = 0.005,
+) -> Path:
+    """Write an automaton in the form that the end of the name asks for: .svg, .png, .dot, .json or .prism.
+
+    Args:
+        automaton: a DFA or a PA.
+        path: where to; written in one step.
+        title: of a drawing.
+        probabilities: as in :func:`draw_automaton`, for drawings and DOT.
+        variances: likewise.
+        smallest: likewise.
+
+    Example:
+        >>> import tempfile
+        >>> from sttau.automata import tomita
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_automaton(tomita(1), f"{folder}/ones.dot").read_text()[:17]
+        'digraph automaton'
+    """
+    path = Path(path)
+    check_ending(path)
+    notes: dict[str, Any] = {"probabilities": probabilities, "variances": variances, "smallest": smallest}
+    if path.suffix in (".svg", ".png"):
+        return save_drawing(drawing(automaton, title, **notes), path)
+    text = {
+        ".dot": lambda: to_dot(automaton, **notes),
+        ".json": lambda: to_json(automaton) + "\n",
+        ".prism": lambda: to_prism(automaton),
+    }[path.suffix]()
+    return write_atomically(path, text.encode())
+
+
+def check_ending(path: Path) -> None:
+    """Raise if :func:`write_automaton` knows no form for a file of this name."""
+    if path.suffix not in _FORMS:
+        raise ValueError(f"an automaton is written as {', '.join(_FORMS)}, got {path.name!r}")
 
 
 # ------------------------------------------------------------------------------------------------------ where things go
