@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +21,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from automata.fa.dfa import DFA
+
+    from sttau.automata import PA
 
 app = typer.Typer(
     name="sttau",
@@ -233,6 +238,97 @@ def _is_prepared(name: str) -> bool:
 
     source = DATASETS[name].source
     return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+
+
+@app.command()
+def extract(
+    model: Annotated[
+        Path, typer.Argument(help="Of a classifier that save() wrote, with an embedding and an STTauGRU.")
+    ],
+    out: Annotated[
+        list[Path] | None, typer.Option(help="Where to: .svg, .png, .dot, .json or .prism; may be given again.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="dfa or pa.")] = "dfa",
+    against: Annotated[
+        str, typer.Option(help="Compare with this: tomita1 … tomita7, stochastic1, stochastic2, or a .json of ours.")
+    ] = "",
+    start: Annotated[str, typer.Option(help="The token every sequence begins with.")] = "^",
+    accept: Annotated[str, typer.Option(help='The class that means "in the language", by name or number.')] = "",
+    tolerance: Annotated[float, typer.Option(help="pa: how different states may be that are merged.")] = 0.01,
+    leak: Annotated[float, typer.Option(help="pa: states are left out that are entered less often a step.")] = 0.001,
+) -> None:
+    """Read a network as an automaton, compare it with a language, draw it and write it for other programs.
+
+    Fails where a language to compare with is another one. Two PAs count as equal to rounding only; distances are shown.
+
+    Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against tomita3
+    """
+    import sttau
+    from sttau.automata import compare, compile, distance, extract_dfa, reduce, rms_distance
+    from sttau.report.automaton import check_ending, write_automaton
+
+    console = Console()
+    with _plain_errors(console):
+        for path in out or ():
+            check_ending(path)
+        if kind not in ("dfa", "pa"):
+            raise ValueError(f"--kind must be dfa or pa, got {kind!r}")
+        truth = _language(against) if against else None
+        network = sttau.load(model)
+        vocabulary = getattr(network, "vocabulary", None)
+        if not isinstance(network, sttau.SequenceClassifier) or not vocabulary:
+            raise ValueError(f"{model} does not say what its tokens mean: model.remember(data) before model.save(path)")
+        names = network.class_names
+        chosen = accept or ("accept" if "accept" in names else "1")
+        number = names.index(chosen) if chosen in names else int(chosen) if chosen.isdigit() else -1
+        if not 0 <= number < network.num_classes:
+            raise ValueError(f"--accept must be one of {', '.join(names)} or a number, got {chosen!r}")
+        automaton: DFA | PA
+        notes: dict[str, Any] = {}
+        if kind == "dfa":
+            extracted = extract_dfa(network, vocabulary, start=start, accept=number)
+            automaton, size = extracted.dfa, len(extracted.dfa.states)
+            notes = {name: getattr(extracted, name, None) for name in ("probabilities", "variances")}
+            told = f"the least sure edge has probability {min(extracted.probabilities.values()):.3f}"
+        else:
+            small = reduce(compile(network, start=start).pa(number), tolerance, leak=leak)
+            automaton, size = small.pa, small.pa.num_states
+            told = f"within {small.bound(10):.2g} of the network on every string of at most 10 symbols"
+        states = network.finite_state_layer.num_states
+        console.print(
+            f"{kind.upper()} of {size} states, from the categorical table of the network's {states}; {told}",
+            soft_wrap=True,
+            highlight=False,
+        )
+        for path in out or ():
+            write_automaton(automaton, path, f"{model.stem}, {kind.upper()}", **notes)
+            console.print(f"Written: {path}", soft_wrap=True, highlight=False)
+        if truth is None:
+            return
+        answer = compare(automaton, truth)
+        console.print(f"{against}: {answer}", style="green" if answer else "red", soft_wrap=True, highlight=False)
+        if kind == "pa":
+            found = distance(automaton, truth, length=12)
+            console.print(
+                f"to length 12: largest difference {found.sup:.4f} on “{found.worst}”, mean {found.mean:.4f}; "
+                f"over all strings (mean length 9): RMS {rms_distance(automaton, truth):.4f}",
+                soft_wrap=True,
+                highlight=False,
+            )
+    if kind == "dfa" and not answer:
+        raise typer.Exit(1)
+
+
+def _language(name: str) -> DFA | PA:
+    """A language by name, or an automaton in a file."""
+    from sttau.automata import from_json, stochastic, tomita
+
+    for prefix, known in (("tomita", tomita), ("stochastic", stochastic)):
+        if name.startswith(prefix) and name[len(prefix) :].isdigit():
+            return known(int(name[len(prefix) :]))
+    if not name.endswith(".json"):
+        raise ValueError(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
+    return from_json(Path(name).read_text("utf-8"))
 
 
 @app.command()
