@@ -42,28 +42,26 @@ class Chain(NamedTuple):
     laws: Tensor  # (batch, time, k): π_t
 
 
-class FixedLabels(nn.Module):
+class FixedLabels(nn.Linear):
     """A head for states that each have a label for good (the paper's Algorithm 2): log Σ_{j with label y} α_j.
 
     Of k states the first k/classes have label 0, the next label 1, and so on: with two classes the first half rejects
-    and the second accepts.
+    and the second accepts. Its weights, (classes, k), are these labels; they are not trained.
     """
 
-    weight: Tensor
-
     def __init__(self, num_states: int, num_classes: int) -> None:
-        super().__init__()
+        super().__init__(num_states, num_classes, bias=False)
         if num_states % num_classes:
             raise ValueError(
                 f"head='halves' shares the states evenly among the classes, but {num_states} states are no multiple of "
                 f"{num_classes}; choose another num_states"
             )
         labels = torch.arange(num_states) * num_classes // num_states
-        self.register_buffer("weight", F.one_hot(labels, num_classes).float())
+        self.weight = nn.Parameter(F.one_hot(labels, num_classes).T.float(), requires_grad=False)
 
     def forward(self, transitions: Tensor) -> Tensor:
         """Logarithms of class probabilities, from probabilities of states."""
-        chances = transitions @ self.weight
+        chances = F.linear(transitions, self.weight)
         return chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
 
 
@@ -91,7 +89,7 @@ class SequenceModel(nn.Module):
         self.vocabulary: tuple[str, ...] | None = None
         self.embedding = embedding
         self.layer: Layer = layer
-        self.head: nn.Linear | FixedLabels = nn.Linear(
+        self.head = nn.Linear(
             layer.hidden_size * (2 if layer.bidirectional else 1),
             outputs,
             device=layer.weight_ih_l0.device,
@@ -225,7 +223,12 @@ class SequenceModel(nn.Module):
         return torch.cat(ends, dim=-1)
 
     def hidden_states(
-        self, inputs: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None, mode: LayerMode | None = None
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
     ) -> Tensor:
         """Return what the layer gives after every step, (rows, time, d); the mean state, in exact mode."""
         return self._read(inputs, self.check(inputs, lengths), noise, mode, per_step=True)
@@ -327,7 +330,7 @@ class SequenceClassifier(SequenceModel):
         if head == "halves":
             finite = self.finite_state_layer
             if finite.bidirectional or finite.readout != "state":
-                raise ValueError("head='halves' reads the states of one direction; choose readout='state' for the layer")
+                raise ValueError("head='halves' reads states in one direction; give the layer readout='state'")
             self.head = FixedLabels(finite.num_states, num_classes).to(finite.states)
 
     def forward(
@@ -358,7 +361,7 @@ class SequenceClassifier(SequenceModel):
     def state_logits(self) -> Tensor:
         """log q(y | s_j) for each state: (k, classes)."""
         if isinstance(self.head, FixedLabels):
-            return self.head.weight.to(torch.promote_types(self.head.weight.dtype, torch.float32)).log()
+            return self.head.weight.T.to(torch.promote_types(self.head.weight.dtype, torch.float32)).log()
         logits: Tensor = self.head(self.finite_state_layer.states)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
@@ -388,8 +391,8 @@ class SequenceClassifier(SequenceModel):
         return alpha[rows, lengths.repeat(len(alpha) // len(lengths)) - 1]
 
     def _arguments(self) -> dict[str, Any]:
-        dense = isinstance(self.head, nn.Linear)
-        return {"num_classes": self.num_classes} | ({} if dense else {"head": "halves"})
+        halves = isinstance(self.head, FixedLabels)
+        return {"num_classes": self.num_classes} | ({"head": "halves"} if halves else {})
 
 
 class Gaussian(NamedTuple):

@@ -13,6 +13,7 @@ from sttau.automata.exchange import (
     to_prism,
 )
 from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_dfa, extract_pa
+from sttau.automata.fidelity import Fidelity, measure_fidelity
 from sttau.automata.languages import (
     accepts,
     as_dataset,
@@ -36,6 +37,7 @@ __all__ = [
     "Equivalence",
     "ExtractedDFA",
     "ExtractedPA",
+    "Fidelity",
     "Learned",
     "LearnedStochastic",
     "PrefixTree",
@@ -55,6 +57,7 @@ __all__ = [
     "from_regex",
     "learn",
     "learn_stochastic",
+    "measure_fidelity",
     "mutations",
     "random_dfa",
     "random_pa",

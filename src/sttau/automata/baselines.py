@@ -213,9 +213,7 @@ def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float =
     symbols = tuple(symbol for symbol in vocabulary if symbol != start)
     traces = [
         ["", *((vocabulary[token], "") for token in tokens[1:length]), ("end", label == accept)]
-        for tokens, length, label in zip(
-            data.inputs.tolist(), data.lengths.tolist(), data.labels.tolist(), strict=True
-        )
+        for tokens, length, label in zip(data.inputs.tolist(), data.lengths.tolist(), data.labels.tolist(), strict=True)
     ]
     machine = run_Alergia(traces, "mdp", eps=epsilon)
     states = [state for state in machine.states if state.output == ""]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -26,7 +26,8 @@ _DRAWS = 2000  # of Gumbel noise, for means and variances under the relaxation
 _AT_ONCE = 1 << 22  # numbers
 
 
-class Edge(NamedTuple):
+@dataclass(frozen=True)
+class Edge:
     """A move of an extracted automaton, and how sure the network is of it.
 
     Attributes:
@@ -86,10 +87,10 @@ class ExtractedDFA:
         moves = torch.zeros(len(self.dfa.states), len(self.vocabulary), dtype=torch.int64)
         for (state, symbol), edge in self.edges.items():
             moves[state, self.vocabulary.index(symbol)] = edge.target
-        state = torch.zeros(len(inputs), dtype=torch.int64)
+        states = torch.zeros(len(inputs), dtype=torch.int64)
         for step in range(1, inputs.shape[1]):
-            state = torch.where(step < lengths, moves[state, inputs[:, step]], state)
-        return torch.tensor([state in self.dfa.final_states for state in range(len(moves))])[state]
+            states = torch.where(step < lengths, moves[states, inputs[:, step]], states)
+        return torch.tensor([state in self.dfa.final_states for state in range(len(moves))])[states]
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def extract_dfa(
             )
     order = torch.tensor(queue)
     edges = {
-        (number[g], symbol): edge._replace(shares=tuple(torch.tensor(edge.shares)[order].tolist()))
+        (number[g], symbol): replace(edge, shares=tuple(torch.tensor(edge.shares)[order].tolist()))
         for (g, symbol), (_, edge) in found.items()
     }
     return ExtractedDFA(

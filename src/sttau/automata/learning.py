@@ -1,9 +1,9 @@
 """Training for extraction: networks that become an automaton, reliably and in seconds.
 
-A GRU-form network over a finite alphabet is a table of k × k matrices (docs/mathematics.md, §4), so the law of the state
-after a prefix is the law after a shorter prefix times one matrix. All training strings together are a tree of prefixes:
-each prefix is computed once, whatever the number of strings and copies that share it, and an update on the whole
-training set takes milliseconds.
+A GRU-form network over a finite alphabet is a table of k × k matrices (docs/mathematics.md, §4), so the law of the
+state after a prefix is the law after a shorter prefix times one matrix. All training strings together are a tree of
+prefixes: each prefix is computed once, whatever the number of strings and copies that share it, and an update on the
+whole training set takes milliseconds.
 """
 
 from __future__ import annotations
@@ -227,7 +227,9 @@ def learn(
         raise ValueError("train has strings with several labels; a stochastic language is learned by learn_stochastic")
     best: Learned | None = None
     for attempt in range(attempts):
-        model = _network(train, num_states, hidden_size, embedding_size, mode, head, derive_seed(seed, "start", attempt))
+        model = _network(
+            train, num_states, hidden_size, embedding_size, mode, head, derive_seed(seed, "start", attempt)
+        )
 
         def watch(update: Update, number: int = attempt + 1, model: SequenceClassifier = model) -> None:
             if on_update is not None:
@@ -377,9 +379,7 @@ def _climb(
         return float(exactly.loss(model)), log
 
 
-def _report(
-    on_update: Callable[[Update, SequenceClassifier], None], model: SequenceClassifier, update: Update
-) -> None:
+def _report(on_update: Callable[[Update, SequenceClassifier], None], model: SequenceClassifier, update: Update) -> None:
     on_update(update, model)
 
 

@@ -132,9 +132,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
             yield Cell(f"tomita{grammar}", "l-star", None, seed, settings, partial(_queries, grammar, seed, net))
 
 
-def run(
-    path: Path, plan: Plan | None = None, progress: Callable[[str, int, int], None] | None = None
-) -> list[Result]:
+def run(path: Path, plan: Plan | None = None, progress: Callable[[str, int, int], None] | None = None) -> list[Result]:
     """Make every cell that the file does not hold yet, and append it at once.
 
     Args:
@@ -440,13 +438,7 @@ def cramer_rao(number: int, copies: int = 10) -> dict[str, float]:
     """
     truth = stochastic(number)
     k = truth.num_states
-    free = [
-        (a, i, j)
-        for a in range(2)
-        for i in range(k)
-        for j in range(k)
-        if j != int(truth.matrices[a, i].argmax())
-    ]
+    free = [(a, i, j) for a in range(2) for i in range(k) for j in range(k) if j != int(truth.matrices[a, i].argmax())]
     longest = 9 if number == 1 else 10
 
     def chances(change: Tensor) -> Tensor:
