@@ -184,9 +184,8 @@ def extract_dfa(
                     shares=tuple(shares.tolist()),
                 ),
             )
-    order = torch.tensor(queue)
     edges = {
-        (number[g], symbol): replace(edge, shares=tuple(torch.tensor(edge.shares)[order].tolist()))
+        (number[g], symbol): replace(edge, shares=tuple(edge.shares[other] for other in queue))
         for (g, symbol), (_, edge) in found.items()
     }
     return ExtractedDFA(
