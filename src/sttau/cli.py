@@ -405,17 +405,16 @@ def bench(
 
 def _bench_automata(console: Console, path: Path, seconds: float) -> None:
     """Time networks that were compiled to tables beside the networks themselves."""
-    from sttau.experiments.automata_speed import measure_compiled
+    from sttau.experiments.automata_speed import HEADER, compiled_rows, measure_compiled
     from sttau.experiments.results import write_results
 
     with console.status("") as status:
         results = list(measure_compiled(round_seconds=seconds, progress=status.update))
     write_results(results, path)
     table = Table(title=f"Million symbols a second, {results[0].hardware}", title_justify="left")
-    for number, name in enumerate(("network", "method", "million symbols / s", "times soft")):
-        table.add_column(name, justify="right" if number > 1 else "left")
-    for result in results:
-        speed, times = result.metrics["million_symbols_per_second"], result.metrics["times_soft"]
-        table.add_row(result.data, result.method, f"{speed:.1f}", f"{times:.1f}")
+    for number, name in enumerate(HEADER):
+        table.add_column(name, justify="right" if number else "left")
+    for row in compiled_rows(results):
+        table.add_row(*row)
     console.print(table)
     console.print(f"Numbers: {path}", soft_wrap=True)

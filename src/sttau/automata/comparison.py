@@ -42,7 +42,7 @@ class Equivalence:
 def compare(first: DFA | PA, second: DFA | PA, *, tolerance: float = 1e-9) -> Equivalence:
     """Decide whether two automata give every string the same answer.
 
-    **DFAs** are explored together. Every pair of states that some string reaches is visited, so a positive answer holds
+    **DFAs** are explored together (Hopcroft and Karp, 1971). No string leads anywhere else, so a positive answer holds
     for all strings of all lengths, and a negative one has the shortest string, the first in order among equals.
 
     **PAs** (a DFA beside a PA is read as one) are compared by Tzeng's algorithm (SIAM J. Comput. 21, 1992). The pairs
@@ -73,28 +73,41 @@ def compare(first: DFA | PA, second: DFA | PA, *, tolerance: float = 1e-9) -> Eq
 
 
 def _compare_dfas(first: DFA, second: DFA) -> Equivalence:
+    """Hopcroft and Karp (1971): states that one string leads to are merged; merged states must answer alike.
+
+    Strings are tried in order of length, then of the alphabet. A pair whose states are merged already is passed over:
+    whatever tells the two apart also tells apart two neighbours in the chain of pairs that merged them, which earlier
+    strings led to. So the first counter-example found is the first of all.
+    """
     _check_symbols(first.input_symbols, second.input_symbols)
     symbols = sorted(first.input_symbols)
+    merged: dict[
+        tuple[int, Any], tuple[int, Any]
+    ] = {}  # of a state of the first (0) or second (1): one it is merged with
+
+    def find(state: tuple[int, Any]) -> tuple[int, Any]:
+        while state in merged:
+            merged[state] = state = merged.get(merged[state], merged[state])
+        return state
+
     start: tuple[Any, Any] = (first.initial_state, second.initial_state)
-    words: dict[tuple[Any, Any], tuple[str, ...]] = {start: ()}
-    queue = [start]
-    for pair in queue:  # in order of length, then of the alphabet
-        a, b = pair
+    merged[0, start[0]] = (1, start[1])
+    queue: list[tuple[tuple[Any, Any], tuple[str, ...]]] = [(start, ())]
+    for (a, b), word in queue:
         answers = a in first.final_states, b in second.final_states
         if answers[0] != answers[1]:
             said = ["yes" if answer else "no" for answer in answers]
-            return Equivalence(False, "".join(words[pair]), f"the first accepts it: {said[0]}, the second: {said[1]}")
+            return Equivalence(False, "".join(word), f"the first accepts it: {said[0]}, the second: {said[1]}")
         for symbol in symbols:  # a move that is missing leads to None, from where there is no way back
             reached = (
                 None if a is None else first.transitions[a].get(symbol),
                 None if b is None else second.transitions[b].get(symbol),
             )
-            if reached not in words:
-                words[reached] = (*words[pair], symbol)
-                queue.append(reached)
-    return Equivalence(
-        True, None, f"in all {len(queue)} pairs of states that strings lead to, both accept or both reject"
-    )
+            one, other = find((0, reached[0])), find((1, reached[1]))
+            if one != other:
+                merged[one] = other
+                queue.append((reached, (*word, symbol)))
+    return Equivalence(True, None, f"{len(queue)} pairs of states, to which all strings lead back, answer alike")
 
 
 def _compare_pas(first: PA, second: PA, tolerance: float) -> Equivalence:
