@@ -363,7 +363,7 @@ def _climb(
         history_size=50,
         line_search_fn="strong_wolfe",
         tolerance_grad=1e-9,
-        tolerance_change=1e-13,
+        tolerance_change=1e-10,
     )
 
     def evaluate() -> float:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +108,13 @@ def cells(plan: Plan) -> Iterator[Cell]:
                 net = partial(_our_network, grammar, seed)
                 yield Cell(name, "k-means", None, seed, settings, partial(_clustering, grammar, seed, net))
                 yield Cell(name, "l-star", None, seed, settings, partial(_queries, grammar, seed, net))
-    for number in plan.languages:
-        for states in plan.language_states:
-            for seed in range(plan.language_seeds):
-                for copies in plan.copies:
-                    settings = {"copies": copies, "hidden_size": 32}
-                    measure = partial(_language, number, states, seed, copies)
-                    yield Cell(f"stochastic{number}", "st-tau", states, seed, settings, measure)
-        for copies in plan.copies:
-            settings = {"copies": copies}
-            yield Cell(f"stochastic{number}", "alergia", None, 0, settings, partial(_alergia, number, copies))
-            yield Cell(f"stochastic{number}", "spectral", number + 1, 0, settings, partial(_spectral, number, copies))
+    for copies, number in product(plan.copies, plan.languages):
+        name, settings = f"stochastic{number}", {"copies": copies, "hidden_size": 32}
+        for states, seed in product(plan.language_states, range(plan.language_seeds)):
+            yield Cell(name, "st-tau", states, seed, settings, partial(_language, number, states, seed, copies))
+        settings = {"copies": copies}
+        yield Cell(name, "alergia", None, 0, settings, partial(_alergia, number, copies))
+        yield Cell(name, "spectral", number + 1, 0, settings, partial(_spectral, number, copies))
     for grammar in plan.grammars:
         for seed in range(plan.mode_seeds):
             for mode in MODES:
