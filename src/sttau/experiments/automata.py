@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from sttau.automata import (
     PA,
+    ExtractedDFA,
     Learned,
     accepts,
     as_dataset,
@@ -49,7 +50,7 @@ from sttau.data import SequenceDataset, load
 from sttau.experiments.results import Result, read_results
 from sttau.inference import predict
 from sttau.models import SequenceClassifier
-from sttau.training import fit
+from sttau.training import Update, fit
 
 EXPERIMENT = "automata"
 MODES = ("exact", "exact, batches", "soft", "straight_through")
@@ -318,6 +319,48 @@ def _mode(grammar: int, seed: int, mode: str, updates: int) -> dict[str, float]:
         "temperature": learned.log[-1].temperature[0],
         "seconds": took,
     }
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An automaton read out of a network in the middle of its training."""
+
+    update: int
+    temperature: float
+    extracted: ExtractedDFA
+
+
+def watch_training(grammar: int = 3, updates: int = 3000, every: int = 50, seed: int = 0) -> tuple[Snapshot, Snapshot]:
+    """Train as the paper does, by soft samples, and read the automaton as training goes on (the paper's Figure 8).
+
+    Returns:
+        The first automaton that labels all training strings rightly, or the last but one if none does; and the last.
+        Both are tables of relaxed means, with the variances met while running over the training strings.
+    """
+    train = load(f"tomita{grammar}", "train")
+    taken: list[Snapshot] = []
+    first: list[Snapshot] = []
+
+    def watch(_: int, update: Update, model: SequenceClassifier) -> None:
+        if update.number % every:
+            return
+        extracted = extract_dfa(model, table="relaxed mean", data=train, seed=seed)
+        taken.append(Snapshot(update.number, update.temperature[0], extracted))
+        right = extracted.accepts(train.inputs, train.lengths) == train.labels.bool()
+        if not first and bool(right.all()):
+            first.append(taken[-1])
+
+    learn(
+        train,
+        mode="soft",
+        updates=updates,
+        attempts=1,
+        goal=1e-9,
+        learning_rate=0.01,
+        seed=seed,
+        on_update=watch,
+    )
+    return (first or taken[-2:])[0], taken[-1]
 
 
 # ------------------------------------------------------------------------------------------------- stochastic languages
