@@ -9,7 +9,8 @@ whole training set takes milliseconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ from sttau.training.batches import derive_seed
 _FIRST_LENGTH = 2  # symbols of the strings a growing attempt begins with
 _GROWS_BELOW = 0.05  # loss at which longer strings are taken in
 _PATIENCE = 150  # updates without progress after which an attempt is given up
+_FOLLOWED = 2  # starts of the search for the largest likelihood that are followed to the top
 _IN_A_ROW = 20  # batches below the goal, where an update sees a batch only
 
 
@@ -265,7 +267,7 @@ def learn_stochastic(
     learning_rate: float = 0.02,
     updates: int = 500,
     iterations: int = 1000,
-    attempts: int = 2,
+    attempts: int = 5,
     seed: int = 0,
     on_update: Callable[[Update, SequenceClassifier], None] | None = None,
 ) -> LearnedStochastic:
@@ -288,7 +290,8 @@ def learn_stochastic(
         learning_rate: of Adam.
         updates: of Adam, for one attempt.
         iterations: of L-BFGS, for one attempt, at most.
-        attempts: starts for each number of different states; the one with the largest likelihood counts.
+        attempts: starts for each number of different states. The two most likely after Adam are followed to the top,
+            and the better of these counts.
         seed: all randomness follows from it.
         on_update: called with the update and the model as it stands.
 
@@ -314,13 +317,15 @@ def learn_stochastic(
     criteria: dict[int, float] = {}
     for size in range(2, num_states + 1) if distinct is None else (distinct,):
         group = torch.arange(num_states) * size // num_states
-        runs = []
+        starts = []
         for attempt in range(attempts):
             own = derive_seed(seed, "start", size, attempt)
             model = _network(train, num_states, hidden_size, embedding_size, "exact", head, own)
             watch = None if on_update is None else partial(_report, on_update, model)
-            runs.append((*_climb(model, tree, group, learning_rate, updates, iterations, watch), model))
-        loss, log, model = min(runs, key=lambda run: run[0])
+            starts.append((*_approach(model, tree, group, learning_rate, updates, watch), model))
+        starts = sorted(starts, key=lambda start: start[0])[:_FOLLOWED]
+        tops = [(_climb(model, tree, group, iterations), log, model) for _, log, model in starts]
+        loss, log, model = min(tops, key=lambda top: top[0])
         parameters = symbols * size * (size - 1) + (size - 1) + (size if head == "dense" else 0)
         criteria[size] = 2 * labels * loss + parameters * math.log(max(labels, 2.0))
         if best is not None and criteria[size] >= criteria[best.distinct]:
@@ -330,31 +335,49 @@ def learn_stochastic(
     return best
 
 
-def _climb(
+@contextmanager
+def _tied(model: SequenceClassifier, group: Tensor) -> Iterator[None]:
+    """Keep rows of S equal within groups: they begin equal, and each moves as the mean of its group."""
+    states = cast(nn.Parameter, model.layer.states_l0)
+    member = nn.functional.one_hot(group).T.double()
+    mean = (member / member.sum(-1, keepdim=True))[group]  # (k, k)
+    leaders = member.argmax(-1)[group]
+    with torch.no_grad():
+        states.copy_(states[leaders])
+    handle = states.register_hook(lambda gradient: mean.to(gradient) @ gradient)
+    try:
+        yield
+    finally:
+        handle.remove()
+        with torch.no_grad():
+            states.copy_(states[leaders])  # rounding aside
+
+
+def _approach(
     model: SequenceClassifier,
     tree: PrefixTree,
     group: Tensor,
     learning_rate: float,
     updates: int,
-    iterations: int,
     watch: Callable[[Update], None] | None,
 ) -> tuple[float, list[Update]]:
-    """Follow the likelihood to its top, with rows of S kept equal within groups: the loss there, and the log."""
-    states = cast(nn.Parameter, model.layer.states_l0)
-    member = nn.functional.one_hot(group).T.double()
-    mean = (member / member.sum(-1, keepdim=True))[group]  # (k, k): each row becomes its group's mean
-    with torch.no_grad():
-        states.copy_(states[member.argmax(-1)[group]])
-    handle = states.register_hook(lambda gradient: mean.to(gradient) @ gradient)
+    """Adam on all lengths alike: the loss on the strings as they are, and the log."""
     even = tree.evenly()
     optimiser = torch.optim.Adam(model.parameters(), learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, total_steps=updates)
     log = []
-    for number in range(1, updates + 1):
-        log.append(_step(model, even, optimiser, tree.depth, number, updates)[1])
-        schedule.step()
-        if watch is not None:
-            watch(log[-1])
+    with _tied(model, group):
+        for number in range(1, updates + 1):
+            log.append(_step(model, even, optimiser, tree.depth, number, updates)[1])
+            schedule.step()
+            if watch is not None:
+                watch(log[-1])
+    with torch.no_grad():
+        return float(tree.loss(model)), log
+
+
+def _climb(model: SequenceClassifier, tree: PrefixTree, group: Tensor, iterations: int) -> float:
+    """L-BFGS to the top of the likelihood, in float64: the loss there."""
     model.double()
     exactly = tree.double()
     search = torch.optim.LBFGS(
@@ -372,11 +395,10 @@ def _climb(
         loss.backward()
         return float(loss.detach())
 
-    search.step(evaluate)
-    handle.remove()
+    with _tied(model, group):
+        search.step(evaluate)
     with torch.no_grad():
-        states.copy_(mean @ states)  # rounding aside
-        return float(exactly.loss(model)), log
+        return float(exactly.loss(model))
 
 
 def _report(on_update: Callable[[Update, SequenceClassifier], None], model: SequenceClassifier, update: Update) -> None:

@@ -109,13 +109,6 @@ def cells(plan: Plan) -> Iterator[Cell]:
                 net = partial(_our_network, grammar, seed)
                 yield Cell(name, "k-means", None, seed, settings, partial(_clustering, grammar, seed, net))
                 yield Cell(name, "l-star", None, seed, settings, partial(_queries, grammar, seed, net))
-    for copies, number in product(plan.copies, plan.languages):
-        name, settings = f"stochastic{number}", {"copies": copies, "hidden_size": 32}
-        for states, seed in product(plan.language_states, range(plan.language_seeds)):
-            yield Cell(name, "st-tau", states, seed, settings, partial(_language, number, states, seed, copies))
-        settings = {"copies": copies}
-        yield Cell(name, "alergia", None, 0, settings, partial(_alergia, number, copies))
-        yield Cell(name, "spectral", number + 1, 0, settings, partial(_spectral, number, copies))
     for grammar in plan.grammars:
         for seed in range(plan.mode_seeds):
             for mode in MODES:
@@ -128,6 +121,13 @@ def cells(plan: Plan) -> Iterator[Cell]:
             yield Cell(f"tomita{grammar}", "gru", None, seed, settings, partial(_plain, grammar, seed))
             yield Cell(f"tomita{grammar}", "k-means", None, seed, settings, partial(_clustering, grammar, seed, net))
             yield Cell(f"tomita{grammar}", "l-star", None, seed, settings, partial(_queries, grammar, seed, net))
+    for copies, number in product(plan.copies, plan.languages):
+        name, settings = f"stochastic{number}", {"copies": copies, "hidden_size": 32}
+        for states, seed in product(plan.language_states, range(plan.language_seeds)):
+            yield Cell(name, "st-tau", states, seed, settings, partial(_language, number, states, seed, copies))
+        settings = {"copies": copies}
+        yield Cell(name, "alergia", None, 0, settings, partial(_alergia, number, copies))
+        yield Cell(name, "spectral", number + 1, 0, settings, partial(_spectral, number, copies))
 
 
 def run(path: Path, plan: Plan | None = None, progress: Callable[[str, int, int], None] | None = None) -> list[Result]:
@@ -478,24 +478,20 @@ def cramer_rao(number: int, copies: int = 10) -> dict[str, float]:
     """
     truth = stochastic(number)
     k = truth.num_states
-    free = [(a, i, j) for a in range(2) for i in range(k) for j in range(k) if j != int(truth.matrices[a, i].argmax())]
+    heaviest = truth.matrices.argmax(-1)
+    free = [(a, i, j) for a in range(2) for i in range(k) for j in range(k) if j != int(heaviest[a, i])]
+    changes = torch.zeros(len(free), 2, k, k, dtype=torch.float64)  # what each free number moves: from the heaviest
+    for place, (a, i, j) in enumerate(free):
+        changes[place, a, i, j], changes[place, a, i, heaviest[a, i]] = 1, -1
     longest = 9 if number == 1 else 10
-
-    def chances(change: Tensor) -> Tensor:
-        matrices = truth.matrices.clone()
-        for place, (a, i, j) in enumerate(free):
-            step = torch.zeros_like(matrices)
-            step[a, i, j], step[a, i, int(truth.matrices[a, i].argmax())] = 1, -1
-            matrices = matrices + change[place] * step
-        rows, answers = truth.initial[None], []
-        for _ in range(_TO_LENGTH):
-            rows = torch.stack([rows @ matrices[0], rows @ matrices[1]], dim=1).flatten(0, 1)
-            answers.append(rows @ truth.output)
-        return torch.cat(answers)
-
-    zero = torch.zeros(len(free), dtype=torch.float64)
-    slopes: Tensor = torch.func.jacfwd(chances)(zero)
-    p = chances(zero)
+    laws, slope = truth.initial[None], torch.zeros(len(free), 1, k, dtype=torch.float64)
+    chances, slopes_of = [], []
+    for _ in range(_TO_LENGTH):
+        slope = torch.stack([slope @ truth.matrices[a] + laws @ changes[:, a] for a in range(2)], dim=2).flatten(1, 2)
+        laws = torch.stack([laws @ truth.matrices[a] for a in range(2)], dim=1).flatten(0, 1)
+        chances.append(laws @ truth.output)
+        slopes_of.append(slope @ truth.output)
+    p, slopes = torch.cat(chances), torch.cat(slopes_of, dim=1).T
     seen = (torch.arange(len(p)) < 2 ** (longest + 1) - 2) & (p > 1e-9) & (p < 1 - 1e-9)
     information = (slopes[seen] * (copies / (p * (1 - p)))[seen, None]).T @ slopes[seen]
     values, vectors = torch.linalg.eigh(information)
