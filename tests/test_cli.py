@@ -3,10 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from sttau import SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.cli import app
-from sttau.data import DATASETS
+from sttau.data import DATASETS, load
 from sttau.experiments import quickstart
 
 SMALL = {"automaton_updates": 200, "digit_updates": 5, "digit_seeds": 1, "samples": 2, "digit_hidden": 8}
@@ -123,3 +125,82 @@ def test_bench_names_a_device_that_is_not_there() -> None:
     shown = CliRunner().invoke(app, ["bench", "--device", "tpu"])
     assert shown.exit_code == 2
     assert "--device tpu is not there" in shown.output
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 8, num_states=5), 2, torch.nn.Embedding(3, 4))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(4)
+    model.remember(load("tomita1", "train"))
+    return model.save(tmp_path / "network.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["dfa", "pa"])
+def test_extract_writes_every_form_and_knows_its_own_again(network: Path, kind: str, tmp_path: Path) -> None:
+    forms = {"svg": "<?xml", "png": "", "dot": "digraph", "json": '{"format": "sttau.', "prism": "// written by sttau"}
+    files = [tmp_path / f"automaton.{form}" for form in forms]
+    options = [part for file in files for part in ("--out", str(file))]
+    shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(network), "--kind", kind, *options])
+    assert shown.exit_code == 0, shown.output
+    assert f"{kind.upper()} of " in shown.output
+    assert "categorical table" in shown.output
+    for file, begins in zip(files, forms.values(), strict=True):
+        assert file.read_bytes().startswith(begins.encode())
+    again = CliRunner(env={"COLUMNS": "300"}).invoke(
+        app, ["extract", str(network), "--kind", kind, "--against", str(tmp_path / "automaton.json")]
+    )
+    assert again.exit_code == 0, again.output
+    assert "automaton.json: equal" in again.output
+    assert ("largest difference 0.0000" in again.output) == (kind == "pa")
+
+
+def test_extract_fails_where_the_language_is_another(network: Path) -> None:
+    shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(network), "--against", "tomita5"])
+    assert shown.exit_code == 1
+    assert "tomita5: different on “" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "a.pdf"], "an automaton is written as .svg, .png, .dot, .json, .prism, got 'a.pdf'"),
+        (["--kind", "nfa"], "--kind must be dfa or pa, got 'nfa'"),
+        (["--against", "tomita8"], "number must be 1 … 7"),
+        (["--against", "palindromes"], "--against must be tomita1"),
+        (["--accept", "maybe"], "--accept must be one of reject, accept or a number, got 'maybe'"),
+        (["--start", "$"], "start must be in the vocabulary"),
+    ],
+)
+def test_extract_names_what_is_wrong(network: Path, options: list[str], message: str) -> None:
+    shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(network), *options])
+    assert shown.exit_code == 1
+    assert message in shown.output
+    assert "Traceback" not in shown.output
+
+
+def test_extract_needs_to_know_the_symbols_and_a_law(tmp_path: Path) -> None:
+    silent = SequenceClassifier(STTauGRU(4, 8, 3), 2, torch.nn.Embedding(3, 4)).save(tmp_path / "silent.safetensors")
+    shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(silent)])
+    assert "does not say what its tokens mean: model.remember(data)" in shown.output
+    model = SequenceClassifier(STTauLSTM(4, 8, 3), 2, torch.nn.Embedding(3, 4))
+    model.remember(load("tomita1", "train"))
+    path = model.save(tmp_path / "lstm.safetensors")
+    for kind in ("dfa", "pa"):
+        shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(path), "--kind", kind])
+        assert "an LSTM's memory c_t depends on the whole path" in shown.output
+
+
+def test_bench_times_compiled_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau.experiments import automata_speed
+
+    small = (automata_speed.Alphabet(3, 4, 8, 4, 5, 6),)
+    monkeypatch.setattr(automata_speed.measure_compiled, "__defaults__", (small,))
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["bench", "--automata", "--out", str(tmp_path), "--seconds", "0.0001"]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "3 tokens, k4 d8, B5 T6" in shown.output
+    assert (tmp_path / "automata.jsonl").read_text("utf-8").count("\n") == 3

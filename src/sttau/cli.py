@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +21,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from automata.fa.dfa import DFA
+
+    from sttau.automata import PA
 
 app = typer.Typer(
     name="sttau",
@@ -236,12 +241,104 @@ def _is_prepared(name: str) -> bool:
 
 
 @app.command()
+def extract(
+    model: Annotated[
+        Path, typer.Argument(help="Of a classifier that save() wrote, with an embedding and an STTauGRU.")
+    ],
+    out: Annotated[
+        list[Path] | None, typer.Option(help="Where to: .svg, .png, .dot, .json or .prism; may be given again.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="dfa or pa.")] = "dfa",
+    against: Annotated[
+        str, typer.Option(help="Compare with this: tomita1 … tomita7, stochastic1, stochastic2, or a .json of ours.")
+    ] = "",
+    start: Annotated[str, typer.Option(help="The token every sequence begins with.")] = "^",
+    accept: Annotated[str, typer.Option(help='The class that means "in the language", by name or number.')] = "",
+    tolerance: Annotated[float, typer.Option(help="pa: how different states may be that are merged.")] = 0.01,
+    leak: Annotated[float, typer.Option(help="pa: states are left out that are entered less often a step.")] = 0.001,
+) -> None:
+    """Read a network as an automaton, compare it with a language, draw it and write it for other programs.
+
+    Fails where a language to compare with is another one. Two PAs count as equal to rounding only; distances are shown.
+
+    Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against tomita3
+    """
+    import sttau
+    from sttau.automata import compare, compile, distance, extract_dfa, reduce, rms_distance
+    from sttau.report.automaton import check_ending, write_automaton
+
+    console = Console()
+    with _plain_errors(console):
+        for path in out or ():
+            check_ending(path)
+        if kind not in ("dfa", "pa"):
+            raise ValueError(f"--kind must be dfa or pa, got {kind!r}")
+        truth = _language(against) if against else None
+        network = sttau.load(model)
+        vocabulary = getattr(network, "vocabulary", None)
+        if not isinstance(network, sttau.SequenceClassifier) or not vocabulary:
+            raise ValueError(f"{model} does not say what its tokens mean: model.remember(data) before model.save(path)")
+        names = network.class_names
+        chosen = accept or ("accept" if "accept" in names else "1")
+        number = names.index(chosen) if chosen in names else int(chosen) if chosen.isdigit() else -1
+        if not 0 <= number < network.num_classes:
+            raise ValueError(f"--accept must be one of {', '.join(names)} or a number, got {chosen!r}")
+        automaton: DFA | PA
+        notes: dict[str, Any] = {}
+        if kind == "dfa":
+            extracted = extract_dfa(network, vocabulary, start=start, accept=number)
+            automaton, size = extracted.dfa, len(extracted.dfa.states)
+            notes = {name: getattr(extracted, name, None) for name in ("probabilities", "variances")}
+            told = f"the least sure edge has probability {min(extracted.probabilities.values()):.3f}"
+        else:
+            small = reduce(compile(network, start=start).pa(number), tolerance, leak=leak)
+            automaton, size = small.pa, small.pa.num_states
+            told = f"within {small.bound(10):.2g} of the network on every string of at most 10 symbols"
+        states = network.finite_state_layer.num_states
+        console.print(
+            f"{kind.upper()} of {size} states, from the categorical table of the network's {states}; {told}",
+            soft_wrap=True,
+            highlight=False,
+        )
+        for path in out or ():
+            write_automaton(automaton, path, f"{model.stem}, {kind.upper()}", **notes)
+            console.print(f"Written: {path}", soft_wrap=True, highlight=False)
+        if truth is None:
+            return
+        answer = compare(automaton, truth)
+        console.print(f"{against}: {answer}", style="green" if answer else "red", soft_wrap=True, highlight=False)
+        if kind == "pa":
+            found = distance(automaton, truth, length=12)
+            console.print(
+                f"to length 12: largest difference {found.sup:.4f} on “{found.worst}”, mean {found.mean:.4f}; "
+                f"over all strings (mean length 9): RMS {rms_distance(automaton, truth):.4f}",
+                soft_wrap=True,
+                highlight=False,
+            )
+    if kind == "dfa" and not answer:
+        raise typer.Exit(1)
+
+
+def _language(name: str) -> DFA | PA:
+    """A language by name, or an automaton in a file."""
+    from sttau.automata import from_json, stochastic, tomita
+
+    for prefix, known in (("tomita", tomita), ("stochastic", stochastic)):
+        if name.startswith(prefix) and name[len(prefix) :].isdigit():
+            return known(int(name[len(prefix) :]))
+    if not name.endswith(".json"):
+        raise ValueError(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
+    return from_json(Path(name).read_text("utf-8"))
+
+
+@app.command()
 def bench(
     out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("bench"),
     device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 0,
     seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
     reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
+    automata: Annotated[bool, typer.Option("--automata", help="Time compiled networks instead, on the CPU.")] = False,
 ) -> None:
     """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
 
@@ -267,6 +364,9 @@ def bench(
         raise typer.Exit(2)
     if threads:
         torch.set_num_threads(threads)
+    if automata:
+        _bench_automata(console, out / "automata.jsonl", seconds)
+        return
     on_gpu = device == "cuda"
     plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
         (GPU_SHAPES if on_gpu else CPU_SHAPES, ("float32",))
@@ -301,3 +401,20 @@ def bench(
     console.print(
         f"Numbers: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}", soft_wrap=True
     )
+
+
+def _bench_automata(console: Console, path: Path, seconds: float) -> None:
+    """Time networks that were compiled to tables beside the networks themselves."""
+    from sttau.experiments.automata_speed import HEADER, compiled_rows, measure_compiled
+    from sttau.experiments.results import write_results
+
+    with console.status("") as status:
+        results = list(measure_compiled(round_seconds=seconds, progress=status.update))
+    write_results(results, path)
+    table = Table(title=f"Million symbols a second, {results[0].hardware}", title_justify="left")
+    for number, name in enumerate(HEADER):
+        table.add_column(name, justify="right" if number else "left")
+    for row in compiled_rows(results):
+        table.add_row(*row)
+    console.print(table)
+    console.print(f"Numbers: {path}", soft_wrap=True)

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,9 @@ _VERSION = 1
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 Layer = StochasticRNN | nn.LSTM | nn.GRU
+Head = Literal["dense", "halves"]
+
+_DOUBT = 0.01  # of a hard draw's label, in the loss of states with fixed labels: the logarithm of 0 teaches nothing
 
 
 class Chain(NamedTuple):
@@ -37,6 +40,29 @@ class Chain(NamedTuple):
     first: Tensor  # (batch, k): π_1
     matrices: Tensor  # (batch, time - 1, k, k): A_2 … A_T
     laws: Tensor  # (batch, time, k): π_t
+
+
+class FixedLabels(nn.Linear):
+    """A head for states that each have a label for good (the paper's Algorithm 2): log Σ_{j with label y} α_j.
+
+    Of k states the first k/classes have label 0, the next label 1, and so on: with two classes the first half rejects
+    and the second accepts. Its weights, (classes, k), are these labels; they are not trained.
+    """
+
+    def __init__(self, num_states: int, num_classes: int) -> None:
+        super().__init__(num_states, num_classes, bias=False)
+        if num_states % num_classes:
+            raise ValueError(
+                f"head='halves' shares the states evenly among the classes, but {num_states} states are no multiple of "
+                f"{num_classes}; choose another num_states"
+            )
+        labels = torch.arange(num_states) * num_classes // num_states
+        self.weight = nn.Parameter(F.one_hot(labels, num_classes).T.float(), requires_grad=False)
+
+    def forward(self, transitions: Tensor) -> Tensor:
+        """Logarithms of class probabilities, from probabilities of states."""
+        chances = F.linear(transitions, self.weight)
+        return chances.clamp_min(torch.finfo(chances.dtype).tiny).log()
 
 
 class SequenceModel(nn.Module):
@@ -196,6 +222,17 @@ class SequenceModel(nn.Module):
             ends.append(outputs[:, 0, size:])
         return torch.cat(ends, dim=-1)
 
+    def hidden_states(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> Tensor:
+        """Return what the layer gives after every step, (rows, time, d); the mean state, in exact mode."""
+        return self._read(inputs, self.check(inputs, lengths), noise, mode, per_step=True)
+
     def _table(self) -> Tensor | None:
         """The embedding's vectors, where looking them up is all it does."""
         embedding = self.embedding
@@ -269,6 +306,10 @@ class SequenceClassifier(SequenceModel):
         layer: any of ``sttau.layers.LAYERS``: an ST-τ layer, a baseline, ``nn.LSTM`` or ``nn.GRU``.
         num_classes: at least 2.
         embedding: for token ids; features without it.
+        head: ``dense``, or ``halves`` for a finite-state layer: the first half of the states rejects, the second
+            accepts (the paper's Algorithm 2), with more classes an equal share each. The loss is then
+            −log Σ_{j in the right half} α_j. No label is in doubt once the state is known, so aleatoric uncertainty is
+            0 by construction and all noise counts as epistemic (docs/mathematics.md, §5).
 
     Example:
         >>> from sttau import STTauLSTM
@@ -277,11 +318,20 @@ class SequenceClassifier(SequenceModel):
         torch.Size([4, 3])
     """
 
-    def __init__(self, layer: Layer, num_classes: int, embedding: nn.Embedding | None = None) -> None:
+    def __init__(
+        self, layer: Layer, num_classes: int, embedding: nn.Embedding | None = None, head: Head = "dense"
+    ) -> None:
         if num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+        if head not in get_args(Head):
+            raise ValueError(f"head must be one of {', '.join(map(repr, get_args(Head)))}, got {head!r}")
         super().__init__(layer, num_classes, embedding)
         self.num_classes = num_classes
+        if head == "halves":
+            finite = self.finite_state_layer
+            if finite.bidirectional or finite.readout != "state":
+                raise ValueError("head='halves' reads states in one direction; give the layer readout='state'")
+            self.head = FixedLabels(finite.num_states, num_classes).to(finite.states)
 
     def forward(
         self,
@@ -301,11 +351,17 @@ class SequenceClassifier(SequenceModel):
             laws = laws if per_step else laws[:, -1]
             tiny = torch.finfo(laws.dtype).tiny
             return (laws.clamp_min(tiny).log()[..., None] + self.state_logits()).logsumexp(dim=-2)
-        logits: Tensor = self.head(self._read(inputs, lengths, noise, mode, per_step))
+        logits: Tensor = self.head(
+            self._transitions(inputs, lengths, noise, mode, per_step)
+            if isinstance(self.head, FixedLabels)
+            else self._read(inputs, lengths, noise, mode, per_step)
+        )
         return logits
 
     def state_logits(self) -> Tensor:
         """log q(y | s_j) for each state: (k, classes)."""
+        if isinstance(self.head, FixedLabels):
+            return self.head.weight.T.to(torch.promote_types(self.head.weight.dtype, torch.float32)).log()
         logits: Tensor = self.head(self.finite_state_layer.states)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
@@ -317,10 +373,26 @@ class SequenceClassifier(SequenceModel):
         self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
     ) -> Tensor:
         """Mean cross-entropy."""
-        return F.cross_entropy(self(inputs, lengths, noise=noise), targets)
+        logits: Tensor = self(inputs, lengths, noise=noise)
+        if isinstance(self.head, FixedLabels) and self.finite_state_layer.mode == "straight_through":
+            logits = logits.exp().lerp(torch.full_like(logits, 1 / self.num_classes), _DOUBT).log()
+        return F.cross_entropy(logits, targets)
+
+    def _transitions(
+        self, inputs: Tensor, lengths: Tensor | None, noise: Noise | None, mode: LayerMode | None, per_step: bool
+    ) -> Tensor:
+        """α after the last valid step, (rows, k), or after each: (rows, time, k)."""
+        inputs, lengths = self._prepared(inputs, lengths)
+        x = inputs if self.embedding is None else self.embedding(inputs)
+        alpha = self.finite_state_layer.transitions(x, lengths, noise=noise, mode=mode)
+        if per_step or lengths is None:
+            return alpha if per_step else alpha[:, -1]
+        rows = torch.arange(len(alpha), device=alpha.device)
+        return alpha[rows, lengths.repeat(len(alpha) // len(lengths)) - 1]
 
     def _arguments(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes}
+        halves = isinstance(self.head, FixedLabels)
+        return {"num_classes": self.num_classes} | ({"head": "halves"} if halves else {})
 
 
 class Gaussian(NamedTuple):

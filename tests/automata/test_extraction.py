@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -7,10 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.automata import extract_dfa, tomita
-from sttau.automata.extraction import _merge
+from sttau.automata import extract_dfa, extract_pa, learn, tomita
+from sttau.automata.extraction import Table, _merge
+from sttau.automata.languages import as_dataset
+from sttau.data import load
 from sttau.data.tomita import GRAMMARS, VOCABULARY
 from sttau.experiments.quickstart import Settings, learn_automaton
+from sttau.inference import predict
+from sttau.training import Update
 
 
 class _Scripted(SequenceClassifier):
@@ -71,6 +76,98 @@ def test_merging_separates_states_that_only_a_later_symbol_tells_apart() -> None
     assert len(group.unique()) == 4
 
 
+def _random(states: int = 5, temperature: float = 1.5) -> SequenceClassifier:
+    torch.manual_seed(39)  # with five states, both tables then have two groups, and both are in reach
+    model = SequenceClassifier(STTauGRU(4, 8, states, temperature=temperature), 2, nn.Embedding(3, 4))
+    assert model.embedding is not None
+    with torch.no_grad():
+        model.finite_state_layer.states.mul_(2)
+        model.head.weight.mul_(4)
+        model.embedding.weight.mul_(6)
+    model.remember(load("tomita3", "train"))
+    return model.double()
+
+
+@pytest.mark.parametrize("table", ["categorical", "relaxed mean"])
+def test_every_edge_has_a_whole_law_and_both_variances(table: Table) -> None:
+    model, data = _random(), load("tomita3", "train").select(torch.arange(0, 2000, 20))
+    for known in (None, data):
+        extracted = extract_dfa(model, table=table, data=known)
+        assert set(extracted.edges) == {(state, symbol) for state in extracted.dfa.states for symbol in "01"}
+        for edge in extracted.edges.values():
+            assert sum(edge.shares) <= 1 + 1e-9  # groups out of reach have the rest
+            assert edge.probability == pytest.approx(edge.shares[edge.target])
+            assert edge.probability == max(edge.shares)
+            assert 0 <= edge.noise <= 0.25
+            assert 0 <= edge.mixture <= 0.25
+        assert extracted.table == table
+        assert len(extracted.dfa.states) > 1
+
+
+@pytest.mark.parametrize("table", ["categorical", "relaxed mean"])
+def test_counts_are_the_visits_of_the_data(table: Table) -> None:
+    model, data = _random(), load("tomita3", "train")
+    extracted = extract_dfa(model, table=table, data=data)
+    assert sorted(itertools.chain(*extracted.members.values())) == [0, 1, 2, 3, 4]  # no group is out of reach
+    alive = torch.arange(data.inputs.shape[1])[None] < data.lengths[:, None]
+    for token, symbol in enumerate("01", 1):
+        steps = int((alive & (data.inputs == token))[:, 1:].sum())
+        assert sum(extracted.edges[state, symbol].count for state in extracted.dfa.states) == pytest.approx(steps)
+
+
+def test_noise_at_a_pure_state_is_that_of_the_relaxation() -> None:
+    # two states, p = 0.9 and 0.1: E[α] = 0.816 at τ = 1 (docs/mathematics.md, §5)
+    from sttau.automata.extraction import _relaxed
+
+    draws = _relaxed(torch.tensor([0.9, 0.1], dtype=torch.float64), 1.0, seed=0, draws=100_000)[:, 0]
+    assert float(draws.mean()) == pytest.approx(0.816, abs=0.002)
+    cold = _relaxed(torch.tensor([0.9, 0.1], dtype=torch.float64), 0.01, seed=0, draws=100_000)[:, 0]
+    assert float(cold.var()) == pytest.approx(0.09, abs=0.003)  # a Bernoulli draw
+
+
+def test_the_categorical_automaton_is_the_exact_network_and_the_relaxed_one_is_not() -> None:
+    model = _random()
+    strings = ["", "0", "110", "010011", "1" * 30]
+    data = as_dataset(strings, torch.zeros(5), "01")
+    exact = predict(model, data.inputs, data.lengths, inference="exact").mean[:, 1]
+    categorical, relaxed = extract_pa(model), extract_pa(model, table="relaxed mean")
+    assert (categorical.table, relaxed.table) == ("categorical", "relaxed mean")
+    torch.testing.assert_close(categorical.pa.probability(strings), exact, atol=1e-9, rtol=0)
+    assert float((relaxed.pa.probability(strings) - exact).abs().max()) > 0.01
+
+
+def test_copies_of_states_are_lumped_and_the_defect_is_stated() -> None:
+    model = _random(6)
+    with torch.no_grad():
+        states = model.finite_state_layer.states
+        states[3:] = states[:3]
+    extracted = extract_pa(model)
+    assert extracted.pa.num_states == 3
+    assert extracted.full.num_states == 6
+    assert extracted.reduction.defect < 1e-9
+    assert {frozenset(members) for members in extracted.reduction.members} == {
+        frozenset({0, 3}),
+        frozenset({1, 4}),
+        frozenset({2, 5}),
+    }
+
+
+def test_an_automaton_can_be_read_at_any_moment_of_training() -> None:
+    sizes = []
+
+    def look(attempt: int, update: Update, model: SequenceClassifier) -> None:
+        if update.number in (1, 15):
+            sizes.append(len(extract_dfa(model).dfa.states))
+
+    learned = learn(load("tomita1", "train"), attempts=1, updates=30, on_update=look)
+    assert len(sizes) == 2
+    extracted = extract_dfa(learned.model)
+    assert extracted.equivalent_to(tomita(1))
+    data = load("tomita1", "test")
+    said = predict(learned.model, data.inputs, data.lengths).label
+    assert torch.equal(extracted.accepts(data.inputs, data.lengths), said == 1)
+
+
 def test_a_difference_comes_with_the_shortest_string_that_shows_it() -> None:
     answer = extract_dfa(_blurred(4, 1, 0.9), VOCABULARY).equivalent_to(tomita(7))
     assert not answer
@@ -81,6 +178,18 @@ def test_a_network_trained_on_tomita_1_is_proved_equal_to_it() -> None:
     run = learn_automaton(Settings(grammar=1, automaton_updates=300, automaton_attempts=2), seed=0)
     assert run.equivalence
     assert run.wrong == 0
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    model = SequenceClassifier(STTauGRU(2, 4, 3), 2, nn.Embedding(3, 2))
+    with pytest.raises(ValueError, match="this model remembers none"):
+        extract_dfa(model)
+    with pytest.raises(ValueError, match="table must be one of 'categorical', 'relaxed mean', got 'mean'"):
+        extract_pa(model, VOCABULARY, table="mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="accept must be a class from 0 to 1, got 2"):
+        extract_pa(model, VOCABULARY, accept=2)
+    with pytest.raises(ValueError, match="LSTM's memory"):
+        extract_pa(SequenceClassifier(STTauLSTM(2, 4, 3), 2, nn.Embedding(3, 2)), VOCABULARY)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,315 @@
+"""Other ways to an automaton, to be held beside ours: k-means and L* for networks, ALERGIA and spectral learning.
+
+Extraction by clustering hidden states follows Wang et al. (2018), extraction by queries and counter-examples Weiss et
+al. (2018), through AALpy's L* with the network as the system under learning. Both work with any recurrent network.
+Stochastic languages are learned from data alone, by AALpy's ALERGIA, or by the spectral method of Balle et al. (2014).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from automata.fa.dfa import DFA
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from sttau.automata.exchange import from_aalpy
+from sttau.automata.pa import PA
+from sttau.data.dataset import SequenceDataset
+from sttau.inference import predict
+from sttau.models import SequenceClassifier
+
+_ROUNDS = 100  # of L*, at most: a network whose language is not regular would be learned for ever
+
+
+def extract_by_clustering(
+    model: SequenceClassifier, data: SequenceDataset, clusters: int = 10, *, accept: int = 1, seed: int = 0
+) -> DFA:
+    """Read a DFA out of any recurrent network: clusters of its hidden states are states, majorities are moves.
+
+    The network runs over the strings; what it holds after every prefix is clustered by k-means. A cluster accepts if
+    the network accepts most of the prefixes in it. A move that no string shows leads back to where it began.
+
+    Args:
+        model: classifier with an embedding, over any layer that reads in one direction.
+        data: strings that begin with a start token; their labels are not looked at.
+        clusters: of hidden states.
+        accept: the class that means "in the language".
+        seed: of k-means.
+
+    Returns:
+        The minimal DFA.
+
+    Example:
+        >>> from torch import nn
+        >>> from sttau.data import load
+        >>> model = SequenceClassifier(nn.GRU(4, 8), 2, nn.Embedding(3, 4))
+        >>> len(extract_by_clustering(model, load("tomita1", "train"), clusters=4).states) <= 4
+        True
+    """
+    vocabulary, start = _symbols(data)
+    inputs, rows = _distinct(data)
+    lengths = data.lengths[rows]
+    alive = torch.arange(inputs.shape[1])[None] < lengths[:, None]
+    with torch.no_grad():
+        hidden = model.hidden_states(inputs, lengths)[alive].double().numpy()
+    accepted = (predict(model, inputs, lengths, per_step=True).label == accept)[alive].numpy()
+    if clusters > len(hidden):
+        raise ValueError(f"clusters must be at most the {len(hidden)} prefixes in the data, got {clusters}")
+    found = KMeans(clusters, n_init=3, random_state=seed).fit_predict(hidden)
+    cluster = torch.full(inputs.shape, -1, dtype=torch.int64)
+    cluster[alive] = torch.as_tensor(found, dtype=torch.int64)
+    seen: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+    steps = alive[:, 1:]
+    for source, token, target in zip(
+        cluster[:, :-1][steps].tolist(), inputs[:, 1:][steps].tolist(), cluster[:, 1:][steps].tolist(), strict=True
+    ):
+        seen[source, vocabulary[token]][target] += 1
+    symbols = [symbol for symbol in vocabulary if symbol != start]
+    return DFA(
+        states=set(range(clusters)),
+        input_symbols=set(symbols),
+        transitions={
+            state: {
+                symbol: seen[state, symbol].most_common(1)[0][0] if (state, symbol) in seen else state
+                for symbol in symbols
+            }
+            for state in range(clusters)
+        },
+        initial_state=int(cluster[0, 0]),
+        final_states={state for state in range(clusters) if accepted[found == state].mean() > 0.5},
+    ).minify()
+
+
+def extract_by_queries(
+    model: SequenceClassifier,
+    data: SequenceDataset,
+    *,
+    words: int = 1000,
+    longest: int = 30,
+    accept: int = 1,
+    seed: int = 0,
+) -> DFA:
+    """Read a DFA out of any recurrent network by L*: membership queries, and counter-examples among many words.
+
+    Whether a hypothesis is right is tested on the strings of the data and on random words; a counter-example is cut
+    after the first symbol at which network and hypothesis differ. Needs AALpy: ``pip install 'sttau[automata]'``.
+
+    Args:
+        model: classifier with an embedding, over any layer that reads in one direction.
+        data: strings that begin with a start token; their labels are not looked at.
+        words: random ones, of 1 to ``longest`` symbols.
+        longest: of the random words.
+        accept: the class that means "in the language".
+        seed: of the random words.
+
+    Example:
+        >>> from sttau.automata import learn, tomita, compare
+        >>> from sttau.data import load
+        >>> train = load("tomita1", "train")
+        >>> compare(extract_by_queries(learn(train).model, train), tomita(1))
+        Equivalence(equal=True, counterexample=None)
+    """
+    vocabulary, start = _symbols(data)
+    symbols = [symbol for symbol in vocabulary if symbol != start]
+    network = _Queries(model, vocabulary, vocabulary.index(start), accept)
+    inputs, rows = _distinct(data)
+    known = [
+        tuple(vocabulary[token] for token in tokens[1:length])
+        for tokens, length in zip(inputs.tolist(), data.lengths[rows].tolist(), strict=True)
+    ]
+    source = np.random.default_rng(seed)
+    drawn = [tuple(source.choice(symbols, size=source.integers(1, longest + 1)).tolist()) for _ in range(words)]
+    learned = _lstar(symbols, network, [word for word in known if word] + drawn)
+    dfa = from_aalpy(learned)
+    assert isinstance(dfa, DFA)
+    return dfa.minify()
+
+
+class _Queries:
+    """A network that is asked about words."""
+
+    def __init__(self, model: SequenceClassifier, vocabulary: tuple[str, ...], start: int, accept: int) -> None:
+        self.model, self.start, self.accept = model, start, accept
+        self.tokens = {symbol: token for token, symbol in enumerate(vocabulary)}
+
+    def answers(self, words: Sequence[tuple[str, ...]]) -> list[list[bool]]:
+        """For each word, whether the network accepts its prefixes, from the empty one to the whole."""
+        lengths = torch.tensor([len(word) + 1 for word in words])
+        inputs = torch.full((len(words), int(lengths.max())), self.start, dtype=torch.int64)
+        for row, word in enumerate(words):
+            inputs[row, 1 : len(word) + 1] = torch.tensor([self.tokens[symbol] for symbol in word], dtype=torch.int64)
+        said = (predict(self.model, inputs, lengths, per_step=True).label == self.accept).tolist()
+        return [row[: len(word) + 1] for row, word in zip(said, words, strict=True)]
+
+
+def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) -> Any:
+    """Run AALpy's L*; what it asks is answered by the network."""
+    _require_aalpy()
+    from aalpy.base import SUL, Oracle
+    from aalpy.learning_algs import run_Lstar
+
+    class System(SUL):  # type: ignore[misc]
+        def query(self, word: tuple[str, ...]) -> list[bool]:
+            said = network.answers([word])[0]
+            return said[1:] if word else said
+
+        def pre(self) -> None:
+            pass
+
+        def post(self) -> None:
+            pass
+
+        def step(self, letter: str) -> bool:
+            raise NotImplementedError("words are asked whole")
+
+    expected = network.answers(words)
+
+    class Words(Oracle):  # type: ignore[misc]
+        def find_cex(self, hypothesis: Any) -> tuple[str, ...] | None:
+            shortest: tuple[str, ...] | None = None
+            for word, answers in zip(words, expected, strict=True):
+                hypothesis.reset_to_initial()
+                for number, symbol in enumerate(word, 1):
+                    if shortest is not None and number >= len(shortest):
+                        break
+                    if hypothesis.step(symbol) != answers[number]:
+                        shortest = word[:number]
+                        break
+            return shortest
+
+    system = System()
+    return run_Lstar(symbols, system, Words(symbols, system), "dfa", max_learning_rounds=_ROUNDS, print_level=0)
+
+
+def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float = 0.05) -> PA:
+    """Learn a PA from labelled strings by ALERGIA, which merges prefixes whose futures look alike. Needs AALpy.
+
+    ALERGIA learns machines that emit: here a Markov decision process that answers nothing to a symbol and the label to
+    an end mark. Between two answers it is deterministic, so the PA it gives has deterministic moves, and all chance is
+    in the outputs; hidden random moves, as in PA-1 and PA-2, are beyond it.
+
+    Args:
+        data: strings that begin with a start token, with labels.
+        accept: the class that means "accepted".
+        epsilon: of the Hoeffding tests; the smaller, the more is merged.
+
+    Example:
+        >>> from sttau.data import load
+        >>> pa = learn_by_alergia(load("stochastic1", "train"))
+        >>> pa.alphabet, bool((pa.matrices.max(-1).values == 1).all())
+        (('0', '1'), True)
+    """
+    _require_aalpy()
+    from aalpy.learning_algs import run_Alergia
+
+    vocabulary, start = _symbols(data)
+    symbols = tuple(symbol for symbol in vocabulary if symbol != start)
+    traces = [
+        ["", *((vocabulary[token], "") for token in tokens[1:length]), ("end", label == accept)]
+        for tokens, length, label in zip(data.inputs.tolist(), data.lengths.tolist(), data.labels.tolist(), strict=True)
+    ]
+    machine = run_Alergia(traces, "mdp", eps=epsilon)
+    states = [state for state in machine.states if state.output == ""]
+    number = {id(state): place for place, state in enumerate(states)}
+    matrices = torch.zeros(len(symbols), len(states), len(states), dtype=torch.float64)
+    output = torch.full((len(states),), 0.5, dtype=torch.float64)  # where no string ended
+    for place, state in enumerate(states):
+        for x, symbol in enumerate(symbols):
+            moves = state.transitions.get(symbol, [])
+            matrices[x, place, number[id(moves[0][0])] if moves else place] = 1
+        for target, probability in state.transitions.get("end", []):
+            output[place] = probability if target.output else 1 - probability
+    initial = torch.zeros(len(states), dtype=torch.float64)
+    initial[number[id(machine.initial_state)]] = 1
+    return PA(initial, matrices, output, symbols)
+
+
+@dataclass(frozen=True)
+class WeightedAutomaton:
+    """f(x) = αᵀ A_{x_1} … A_{x_n} β with any real numbers: what the spectral method gives. f may leave [0, 1]."""
+
+    initial: NDArray[np.float64]
+    matrices: NDArray[np.float64]  # (symbols, rank, rank)
+    output: NDArray[np.float64]
+    alphabet: tuple[str, ...]
+
+    def values(self, length: int) -> Tensor:
+        """Return f, cut to [0, 1], for all strings of exactly ``length`` symbols in the order of counting."""
+        rows = self.initial[None]
+        for _ in range(length):
+            rows = np.einsum("nk,akl->nal", rows, self.matrices).reshape(-1, len(self.initial))
+        return torch.from_numpy(np.clip(rows @ self.output, 0, 1))
+
+
+def learn_spectrally(data: SequenceDataset, rank: int, *, accept: int = 1, basis: int = 4) -> WeightedAutomaton:
+    """Learn acceptance probabilities from labelled strings by a singular value decomposition (Balle et al., 2014).
+
+    The Hankel matrix holds the share of accepted copies of the string uv, for prefixes u and suffixes v of 1 to
+    ``basis`` symbols; all of them must be in the data.
+
+    Args:
+        data: all strings to length 2 · basis + 1, with labels.
+        rank: of the automaton.
+        accept: the class that means "accepted".
+        basis: symbols of the longest prefix and suffix.
+
+    Example:
+        >>> from sttau.data import load
+        >>> learn_spectrally(load("stochastic1", "train"), rank=2).matrices.shape
+        (2, 2, 2)
+    """
+    vocabulary, start = _symbols(data)
+    symbols = tuple(symbol for symbol in vocabulary if symbol != start)
+    share: dict[tuple[str, ...], list[bool]] = defaultdict(list)
+    for tokens, length, label in zip(data.inputs.tolist(), data.lengths.tolist(), data.labels.tolist(), strict=True):
+        share[tuple(vocabulary[token] for token in tokens[1:length])].append(label == accept)
+    words: list[tuple[str, ...]] = [()]
+    for word in words:
+        if len(word) < basis:
+            words += [(*word, symbol) for symbol in symbols]
+    words = words[1:]
+    if not 1 <= rank <= len(words):
+        raise ValueError(f"rank must be from 1 to {len(words)}, the size of the basis, got {rank}")
+
+    def block(middle: tuple[str, ...]) -> NDArray[np.float64]:
+        """Shares of u · middle · v; five strings of the longest are missing in language 1: one half stands for them."""
+        return np.array([[np.mean(share.get(u + middle + v, [0, 1])) for v in words] for u in words])
+
+    hankel = block(())
+    right = np.linalg.svd(hankel)[2][:rank].T
+    left = np.linalg.pinv(hankel @ right)
+    return WeightedAutomaton(
+        initial=np.array([np.mean(share.get(v, [0, 1])) for v in words]) @ right,
+        matrices=np.stack([left @ block((symbol,)) @ right for symbol in symbols]),
+        output=left @ np.array([np.mean(share.get(u, [0, 1])) for u in words]),
+        alphabet=symbols,
+    )
+
+
+def _distinct(data: SequenceDataset) -> tuple[Tensor, Tensor]:
+    """Each string once: tokens, and the row where it is."""
+    marked = torch.cat([data.inputs.to(torch.int64), data.lengths[:, None]], dim=1)
+    _, place = marked.unique(dim=0, return_inverse=True)
+    rows = torch.full((int(place.max()) + 1,), len(data), dtype=torch.int64)
+    rows = rows.scatter_reduce(0, place, torch.arange(len(data)), "amin")
+    return data.inputs[rows].to(torch.int64), rows
+
+
+def _symbols(data: SequenceDataset) -> tuple[tuple[str, ...], str]:
+    if data.vocabulary is None or data.inputs.dim() != 2:
+        raise ValueError(f"{data.name} must be strings over a vocabulary")
+    return data.vocabulary, data.vocabulary[int(data.inputs[0, 0])]
+
+
+def _require_aalpy() -> None:
+    try:
+        import aalpy  # noqa: F401
+    except ImportError as error:
+        raise ImportError("AALpy is not installed: pip install 'sttau[automata]'") from error

@@ -1,0 +1,91 @@
+"""The kernel of compiled models, made by Numba: sequences of tokens are read word by word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from sttau.engine.cpu_math import fma, get, lanes_of, load, pointer, put, spread_at, store, zeros
+
+LANES = lanes_of(8)  # numbers in a register; rows of the tables are a whole number of registers
+
+
+@njit(nogil=True, inline="always", _nrt=False)
+def _multiply(law: Any, table: Any, at: int, k: int, wide: int, new: Any) -> None:
+    """new = law · matrix, where the matrix (k, wide) begins at ``table[at]``."""
+    j = 0
+    while j + 2 * LANES <= wide:
+        a, b = zeros(table), zeros(table)
+        for i in range(k):
+            factor, place = spread_at(law, i), at + i * wide + j
+            a = fma(factor, load(table, place), a)
+            b = fma(factor, load(table, place + LANES), b)
+        store(new, j, a)
+        store(new, j + LANES, b)
+        j += 2 * LANES
+    if j < wide:
+        a = zeros(table)
+        for i in range(k):
+            a = fma(spread_at(law, i), load(table, at + i * wide + j), a)
+        store(new, j, a)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", _nrt=False)
+def read_sequences(
+    ids: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    first: NDArray[np.float64],
+    matrices: NDArray[np.float64],
+    words: NDArray[np.float64],
+    laws: NDArray[np.float64],
+    space: NDArray[np.float64],
+    begin: int,
+    end: int,
+) -> int:
+    """Laws of the sequences ``begin`` to ``end``; returns the first with an unknown token, or -1.
+
+    ``space`` holds two rows to work in. An array made here would be gone while its pointers are still used.
+    """
+    tokens, k, wide = matrices.shape
+    width, count = 1, tokens
+    while count < len(words):
+        count *= tokens
+        width += 1
+    tokens_table, words_table = pointer(matrices, 0), pointer(words, 0)
+    law, new = pointer(space, 0), pointer(space, wide)
+    for row in range(begin, end):
+        length = lengths[row]
+        sequence = pointer(ids, row * ids.shape[1])
+        start = get(sequence, 0)
+        if start < 0 or start >= tokens:
+            return row
+        for j in range(wide):
+            put(law, j, first[start, j])
+        step = 1
+        while step < length:
+            if step + width <= length:
+                word, wrong = 0, False
+                for place in range(width):
+                    token = get(sequence, step + place)
+                    wrong |= token < 0 or token >= tokens
+                    word = word * tokens + token
+                if wrong:
+                    return row
+                _multiply(law, words_table, word * k * wide, k, wide, new)
+                step += width
+            else:
+                token = get(sequence, step)
+                if token < 0 or token >= tokens:
+                    return row
+                _multiply(law, tokens_table, token * k * wide, k, wide, new)
+                step += 1
+            law, new = new, law
+        total = 0.0
+        for j in range(k):
+            total += get(law, j)
+        for j in range(k):
+            laws[row, j] = get(law, j) / total
+    return -1

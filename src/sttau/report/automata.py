@@ -1,0 +1,199 @@
+"""Tables and pictures of the experiment on automata; ``python -m sttau.report.automata`` makes those of the docs."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+from matplotlib.figure import Figure
+
+from sttau.automata import PA, extract_pa, learn_stochastic, stochastic
+from sttau.experiments.automata import EXPERIMENT, MODES, Snapshot, cramer_rao, frequencies, watch_training
+from sttau.experiments.results import Result, read_results
+from sttau.report.automaton import draw_automaton, save_drawing
+from sttau.report.speed import markdown_table
+from sttau.report.style import look
+
+_NETWORKS = {"st-tau gru": "ST-τ", "gru": "`nn.GRU`"}
+_READERS = {"st-tau": "ours", "k-means": "k-means", "l-star": "L*"}
+
+EXTRACTION = (
+    "grammar",
+    "network",
+    "read by",
+    "proved equal",
+    "states",
+    "seconds",
+    "longest",
+    "wrong: automaton",
+    "wrong: network",
+)
+ATTEMPTS = ("grammar", "exact, whole set", "exact, batches", "soft", "straight-through")
+LANGUAGES = (
+    "language",
+    "labels a string",
+    "learned by",
+    "sup, median",
+    "sup, largest",
+    "sup beyond training",
+    "mean",
+    'p("0")',
+    "states",
+    "seconds",
+)
+
+
+def extraction_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``EXTRACTION``: what was read out of networks that learned Tomita grammars, over seeds."""
+    results = [result for result in results if result.data.startswith("tomita")]
+    plain = {(r.data, r.seed): r for r in results if r.method == "gru"}
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        if result.method in _READERS:
+            groups[result.data, result.settings["network"], result.method].append(result)
+    ours = {(r.data, r.seed): r for r in results if r.method == "st-tau"}
+    rows: list[tuple[str, ...]] = []
+    for (data, network, method), cells in sorted(groups.items(), key=_order):
+        nets = ours if network == "st-tau gru" else plain
+        wrong = [nets[data, cell.seed].metrics["network_wrong"] for cell in cells]
+        rows.append(
+            (
+                data.removeprefix("tomita"),
+                _NETWORKS[network],
+                _READERS[method],
+                f"{sum(cell.metrics['equal'] for cell in cells):.0f} of {len(cells)}",
+                _span([cell.metrics["dfa_states"] for cell in cells]),
+                f"{median(cell.seconds for cell in cells):.1f}",
+                f"{max(cell.seconds for cell in cells):.1f}",
+                f"{sum(cell.metrics['wrong'] for cell in cells):.0f}",
+                f"{sum(wrong):.0f}",
+            )
+        )
+    return rows
+
+
+def _order(entry: tuple[tuple[str, str, str], list[Result]]) -> tuple[str, int, int]:
+    data, network, method = entry[0]
+    return data, list(_NETWORKS).index(network), list(_READERS).index(method)
+
+
+def attempts_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``ATTEMPTS``: how often a single start gave the right automaton, and how long it took."""
+    groups: dict[str, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        if result.method == "one attempt":
+            groups[result.data][result.settings["mode"]].append(result)
+    rows = [(data.removeprefix("tomita"), *(_share(groups[data][mode]) for mode in MODES)) for data in sorted(groups)]
+    every = [[cell for modes in groups.values() for cell in modes[mode]] for mode in MODES]
+    return [*rows, ("all", *map(_share, every))]
+
+
+def _share(cells: Sequence[Result]) -> str:
+    equal = sum(cell.metrics["equal"] for cell in cells)
+    return f"{equal:.0f} of {len(cells)}, {median(cell.seconds for cell in cells):.1f} s"
+
+
+def languages_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``LANGUAGES``: distances to the true PA over strings of 1 to 15 symbols, and what the labels allow."""
+    groups: dict[tuple[str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        if result.data.startswith("stochastic"):
+            name = f"ours, k = {result.states}" if result.method == "st-tau" else result.method
+            groups[result.data, result.settings["copies"]][name].append(result)
+    rows: list[tuple[str, ...]] = []
+    for (data, copies), methods in sorted(groups.items()):
+        number = int(data.removeprefix("stochastic"))
+        for name, cells in methods.items():
+            metrics = [cell.metrics for cell in cells]
+            sups = [m["sup"] for m in metrics]
+            rows.append(
+                (
+                    f"PA-{number}",
+                    str(copies),
+                    name,
+                    f"{median(sups):.4f}",
+                    f"{max(sups):.4f}",
+                    f"{max(m['sup_beyond_training'] for m in metrics):.4f}",
+                    f"{median(m['mean_gap'] for m in metrics):.4f}",
+                    _span([m["p_0"] for m in metrics], digits=3),
+                    _span([m["pa_states"] for m in metrics]),
+                    f"{median(cell.seconds for cell in cells):.1f}",
+                )
+            )
+        bound = cramer_rao(number, copies)
+        rows.append(
+            (
+                f"PA-{number}",
+                str(copies),
+                "*what labels allow*",
+                f"{bound['sup']:.4f}",
+                "",
+                "",
+                "",
+                f"± {bound['p_0']:.3f}",
+                "",
+                "",
+            )
+        )
+    return rows
+
+
+def _span(values: Sequence[float], digits: int = 0) -> str:
+    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low}–{high}"
+
+
+def tables(results: Sequence[Result]) -> dict[str, str]:
+    """All tables as Markdown, by name."""
+    return {
+        "extraction": markdown_table(extraction_table(results), EXTRACTION),
+        "attempts": markdown_table(attempts_table(results), ATTEMPTS),
+        "languages": markdown_table(languages_table(results), LANGUAGES),
+    }
+
+
+def training_figure(early: Snapshot, late: Snapshot) -> Figure:
+    """An automaton while a network is still learning it, and at the end (the paper's Figure 8)."""
+    with look():
+        figure = Figure(figsize=(12, 4.6), layout="constrained")
+        for axes, snapshot in zip(figure.subplots(1, 2), (early, late), strict=True):
+            draw_automaton(
+                axes,
+                snapshot.extracted.dfa,
+                f"after {snapshot.update:,} updates, τ = {snapshot.temperature:.2f}",
+                probabilities=snapshot.extracted.probabilities,
+                variances=snapshot.extracted.variances,
+            )
+    return figure
+
+
+def languages_figure(learned: dict[int, PA]) -> Figure:
+    """The true PAs above, those that were learned below."""
+    with look():
+        figure = Figure(figsize=(10, 8), layout="constrained")
+        grid = figure.subplots(2, len(learned), squeeze=False)
+        for column, (number, pa) in enumerate(learned.items()):
+            draw_automaton(grid[0, column], stochastic(number), f"PA-{number}")
+            draw_automaton(grid[1, column], pa, f"PA-{number}, learned from ten labels a string")
+    return figure
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``python -m sttau.report.automata [RESULTS] [IMAGES]``: print the tables, write the pictures."""
+    results = Path(arguments[0]) if arguments else Path("results") / EXPERIMENT / "results.jsonl"
+    images = Path(arguments[1]) if len(arguments) > 1 else Path("docs") / "images"
+    for name, table in tables(read_results(results)).items():
+        sys.stdout.write(f"## {name}\n\n{table}\n\n")
+    save_drawing(training_figure(*watch_training()), images / "tomita3-training.png")
+    learned = {}
+    for number in (1, 2):
+        data, counts = frequencies(number, 10)
+        learned[number] = extract_pa(learn_stochastic(data, frequencies=counts).model, tolerance=1e-3).pa
+    save_drawing(languages_figure(learned), images / "stochastic-learned.png")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

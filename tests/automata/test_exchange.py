@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import re
+import sys
+from itertools import product
+
+import networkx
+import pytest
+import torch
+from automata.fa.dfa import DFA
+from hypothesis import given, settings
+
+from sttau.automata import (
+    PA,
+    compare,
+    from_aalpy,
+    from_json,
+    from_networkx,
+    random_dfa,
+    stochastic,
+    to_aalpy,
+    to_dot,
+    to_json,
+    to_networkx,
+    to_prism,
+    tomita,
+)
+from sttau.automata.exchange import picture
+from tests.automata.nursery import dfas, pas
+
+STRINGS = ["".join(symbols) for length in range(6) for symbols in product("01", repeat=length)]
+
+PARTIAL = DFA(
+    states={"p", "q"},
+    input_symbols={"0", "1"},
+    transitions={"p": {"1": "q"}, "q": {"1": "p"}},
+    initial_state="p",
+    final_states={"q"},
+    allow_partial=True,
+)
+
+
+@given(dfas())
+@settings(max_examples=30)
+def test_a_dfa_goes_there_and_back(dfa: DFA) -> None:
+    there_and_back = (
+        from_json(to_json(dfa)),
+        from_networkx(to_networkx(dfa)).to_dfa(),
+        from_aalpy(to_aalpy(dfa)),
+        PA.from_dfa(dfa).to_dfa(),
+    )
+    for other in there_and_back:
+        assert isinstance(other, DFA)
+        assert compare(other, dfa)
+
+
+@given(pas())
+@settings(max_examples=30)
+def test_a_pa_goes_there_and_back(pa: PA) -> None:
+    assert from_json(to_json(pa)) == pa
+    assert from_networkx(to_networkx(pa)) == pa
+    again = from_aalpy(to_aalpy(pa))
+    assert isinstance(again, PA)
+    assert torch.allclose(again.probability(STRINGS[1:]), pa.probability(STRINGS[1:]), atol=1e-12)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_pa_with_one_first_state_and_certain_outputs_comes_back_whole(number: int) -> None:
+    again = from_aalpy(to_aalpy(stochastic(number)))
+    assert isinstance(again, PA)
+    assert again.num_states == stochastic(number).num_states
+    assert compare(again, stochastic(number))
+
+
+def test_partial_dfas_can_be_exchanged() -> None:
+    assert compare(from_json(to_json(PARTIAL)), PARTIAL)
+    assert compare(from_aalpy(to_aalpy(PARTIAL)), PARTIAL)
+    assert compare(from_networkx(to_networkx(PARTIAL)), PARTIAL)
+
+
+def test_aalpy_reads_strings_as_we_do() -> None:
+    theirs = to_aalpy(tomita(3))
+    for string in STRINGS:
+        theirs.reset_to_initial()
+        answer = theirs.initial_state.is_accepting
+        for symbol in string:
+            answer = theirs.step(symbol)
+        assert answer == tomita(3).accepts_input(string)
+
+
+def test_moves_that_an_mdp_lacks_reject() -> None:
+    mdp = to_aalpy(stochastic(1))
+    for state in mdp.states:
+        state.transitions.pop("0")
+    del mdp.states[1].transitions["1"]
+    mdp.states[0].transitions["0"] = [(mdp.states[1], 1.0)]
+    read = from_aalpy(mdp)
+    assert isinstance(read, PA)
+    assert read.num_states == 3
+    assert read.probability(["0", "00", "01", "0000"]).tolist() == [1, 0, 0, 0]
+
+
+def test_without_aalpy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aalpy", None)
+    with pytest.raises(ImportError, match=r"pip install 'sttau\[automata\]'"):
+        to_aalpy(tomita(1))
+
+
+def test_other_aalpy_automata_are_refused() -> None:
+    with pytest.raises(TypeError, match="Dfa or Mdp, got str"):
+        from_aalpy("automaton")
+
+
+def test_a_graph_is_one_that_networkx_works_with() -> None:
+    graph = to_networkx(random_dfa(8, seed=0))
+    assert networkx.is_weakly_connected(graph)
+    assert len(networkx.descendants(graph, 0)) >= 7
+    assert graph.graph["alphabet"] == ["0", "1"]
+
+
+def test_dot_shows_every_edge_once_with_its_labels() -> None:
+    text = to_dot(stochastic(2))
+    assert text.count("->") == 1 + len(picture(stochastic(2)).edges)
+    assert '0 -> 1 [label="0 [0.30]\\n1 [0.40]"];' in text
+    assert "1 [shape=doublecircle];" in text
+
+
+def test_dot_of_drawn_first_states_unsure_outputs_and_odd_symbols() -> None:
+    pa = PA(torch.tensor([0.25, 0.75]), torch.eye(2)[None].repeat(2, 1, 1), torch.tensor([0.5, 0]), ('"', "\\"))
+    text = to_dot(pa)
+    assert 'start0 -> 0 [label="0.25"];' in text
+    assert '0 [label="0\\n0.50"];' in text
+    assert '[label="\\" [1.00]\\n\\\\ [1.00]"]' in text
+
+
+def test_probabilities_and_variances_are_written() -> None:
+    values = {(s, a): 0.25 for s in (0, 1) for a in "01"}
+    assert picture(tomita(1), probabilities=values, variances=values).edges[0, 1] == ["0 [0.250, σ² 0.25]"]
+    edges = picture(stochastic(1), variances=torch.full((2, 2, 2), 0.0012)).edges
+    assert edges[0, 1] == ["0 [0.10, σ² 0.0012]", "1 [0.80, σ² 0.0012]"]
+    assert (0, 1) not in picture(stochastic(1), smallest=0.85).edges
+
+
+def test_pictures_refuse_what_does_not_belong_to_the_automaton() -> None:
+    with pytest.raises(TypeError, match="must be a mapping"):
+        picture(tomita(1), variances=torch.zeros(1))
+    with pytest.raises(TypeError, match="its own probabilities"):
+        picture(stochastic(1), probabilities={})
+    with pytest.raises(ValueError, match="shape of matrices"):
+        picture(stochastic(1), variances=torch.zeros(2))
+
+
+def _prism_law(text: str, string: list[str]) -> float:
+    """Read a PRISM model and follow a string, as the language means it."""
+    first = re.search(r"init (\d+);", text)
+    assert first is not None
+    law = {int(first[1]): 1.0}
+    for action in string:
+        new: dict[int, float] = {}
+        for state, chance in law.items():
+            line = re.search(rf"\[{action}\] s={state} -> (.*);", text)
+            assert line is not None
+            for update in line[1].split(" + "):
+                p, target = update.rstrip(")").split(":(s'=")
+                new[int(target)] = new.get(int(target), 0) + chance * float(p)
+        law = new
+    rewards = dict(re.findall(r"^  s=(\d+) : (.*);$", text, re.MULTILINE))
+    return sum(chance * float(rewards.get(str(state), 0)) for state, chance in law.items())
+
+
+@given(pas())
+@settings(max_examples=20)
+def test_prisms_text_means_the_same_automaton(pa: PA) -> None:
+    text = to_prism(pa)
+    start = [] if bool((pa.initial == 1).any()) else ["start"]
+    for string in STRINGS[:15]:
+        found = _prism_law(text, [*start, *(f"a_{symbol}" for symbol in string)])
+        assert found == pytest.approx(float(pa.probability([string])), abs=1e-12)
+
+
+def test_symbols_that_prism_cannot_name_get_numbers() -> None:
+    text = to_prism(PA(torch.ones(1), torch.ones(2, 1, 1), torch.zeros(1), ("+", "ß")))
+    assert '// a_0 is "+"' in text
+    assert "[a_1] s=0 -> 1.0:(s'=0);" in text
+    assert 'label "accept" = false;' in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("{}", "not a PA"),
+        ('{"format": "sttau.dfa", "version": 2}', "format version 2"),
+        ('{"format": "sttau.dfa", "version": 1}', "lacks 'alphabet'"),
+    ],
+)
+def test_foreign_json_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_json(text)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+
+from sttau import SequenceClassifier, STTauGRU
+from sttau.automata import PrefixTree, distance, extract_dfa, extract_pa, learn, learn_stochastic, stochastic, tomita
+from sttau.automata.languages import accepts, as_dataset
+from sttau.data import load
+from sttau.inference import predict
+from sttau.models import Head
+from sttau.training import Update
+
+
+def _model(states: int = 5, head: Head = "dense") -> SequenceClassifier:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 8, states, mode="exact"), 2, nn.Embedding(3, 4), head=head)
+    with torch.no_grad():
+        model.finite_state_layer.states.mul_(3)
+    return model
+
+
+@pytest.mark.parametrize("head", ["dense", "halves"])
+def test_the_tree_gives_the_loss_and_the_gradient_of_the_strings_one_by_one(head: Head) -> None:
+    data = load("stochastic1", "train").select(torch.arange(0, 10170, 7))
+    model = _model(4, head).double()
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    tree = PrefixTree(data).double().loss(model)
+    single = model.loss(data.inputs, data.labels, data.lengths)
+    torch.testing.assert_close(tree, single)
+    for ours, theirs in zip(
+        torch.autograd.grad(tree, parameters, allow_unused=True),
+        torch.autograd.grad(single, parameters, allow_unused=True),
+        strict=True,
+    ):
+        if theirs is not None:
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_the_top_of_the_tree_holds_the_shorter_strings() -> None:
+    data, model = load("tomita5", "train"), _model()
+    short = data.select(data.lengths <= 5)
+    torch.testing.assert_close(
+        PrefixTree(data).loss(model, depth=4), model.loss(short.inputs, short.labels, short.lengths)
+    )
+
+
+def test_copies_and_their_frequencies_are_the_same() -> None:
+    data, model = load("stochastic1", "train"), _model()
+    once = data.select(torch.arange(0, len(data), 10))
+    accepted = data.labels.view(-1, 10).sum(-1)
+    tree = PrefixTree(once, torch.stack([10 - accepted, accepted], -1).float())
+    torch.testing.assert_close(tree.loss(model), PrefixTree(data).loss(model))
+    assert tree.counts.sum() == len(data)
+
+
+def test_lengths_have_equal_weight_in_the_even_tree() -> None:
+    tree = PrefixTree(load("stochastic2", "train")).evenly()
+    sums = [float(tree.counts[begin:end].sum()) for begin, end in zip([0, *tree.ends], tree.ends, strict=False)]
+    assert sums == pytest.approx([0.0] + [1.0] * 10)
+
+
+def test_tomita_5_is_learned_from_its_strings_and_proved() -> None:
+    taus: list[float] = []
+
+    def watch(attempt: int, update: Update, model: SequenceClassifier) -> None:
+        taus.extend(update.temperature)
+
+    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), seed=1, on_update=watch)
+    assert learned.reached
+    assert learned.wrong == 0
+    assert learned.log[-1].loss <= 1e-4
+    assert extract_dfa(learned.model).equivalent_to(tomita(5))
+    assert len(taus) >= len(learned.log)
+    assert set(taus) == {1.0}  # the exact law does not depend on τ
+    long = as_dataset(["01" * 500, "01" * 499 + "00", "0" * 1000], torch.tensor([1, 0, 1]), "01")
+    assert predict(learned.model, long.inputs, long.lengths).label.tolist() == long.labels.tolist()
+
+
+def test_learning_repeats_and_leaves_the_global_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    first, second = (learn(load("tomita1", "train"), seed=3, updates=5, attempts=1) for _ in range(2))
+    assert [update.loss for update in first.log] == [update.loss for update in second.log]
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert not first.reached
+
+
+@pytest.mark.parametrize("mode", ["soft", "straight_through"])
+def test_sampled_training_learns_tomita_1_and_moves_the_temperature(mode: str) -> None:
+    learned = learn(load("tomita1", "train"), mode=mode, updates=200, attempts=1, goal=0.01, learning_rate=0.01)  # type: ignore[arg-type]
+    assert extract_dfa(learned.model).equivalent_to(tomita(1))
+    assert learned.log[-1].temperature[0] != 1.0
+
+
+def test_the_shape_of_a_stochastic_language_is_found_by_the_criterion() -> None:
+    data = load("stochastic1", "train")
+    learned = learn_stochastic(data, num_states=4, attempts=1, updates=80, iterations=80)
+    assert learned.distinct == 2
+    assert learned.criteria[2] < learned.criteria[3]
+    states = learned.model.finite_state_layer.states
+    assert torch.equal(states[0], states[1])
+    assert torch.equal(states[2], states[3])
+    pa = extract_pa(learned.model, tolerance=1e-4).pa
+    assert pa.num_states == 2
+    # labels allow a standard error of about 0.02 (experiments.automata.cramer_rao)
+    assert max(distance(pa, stochastic(1), length=15).sup_by_length[1:]) < 0.05
+
+
+def test_from_probabilities_the_automaton_itself_is_learned() -> None:
+    alphabet = "01"
+    strings = ["".join(word) for length in range(1, 6) for word in product(alphabet, repeat=length)]
+    data = as_dataset(strings, torch.zeros(len(strings)), alphabet)
+    p = stochastic(1).probability(strings)
+    learned = learn_stochastic(
+        data,
+        num_states=3,
+        frequencies=torch.stack([1 - p, p], -1).float(),
+        distinct=3,
+        attempts=1,
+        updates=80,
+        iterations=150,
+    )
+    gaps = distance(extract_pa(learned.model).pa, stochastic(1), length=12).sup_by_length
+    assert max(gaps[1:]) < 0.01
+
+
+def test_what_is_learned_from_can_be_any_alphabet() -> None:
+    dfa = tomita(1)
+    strings = ["1" * length for length in range(6)] + ["10", "0", "01", "011", "101"]
+    learned = learn(as_dataset(strings, accepts(dfa, strings), "01"), attempts=3)
+    assert learned.model.vocabulary == ("^", "0", "1")
+
+
+def test_bad_requests_are_refused() -> None:
+    data = load("tomita1", "train")
+    with pytest.raises(ValueError, match="mode must be"):
+        learn(data, mode="deterministic")
+    with pytest.raises(ValueError, match="updates must be at least 1"):
+        learn(data, updates=0)
+    with pytest.raises(ValueError, match="goal must be positive"):
+        learn(data, goal=0)
+    with pytest.raises(ValueError, match="learned by learn_stochastic"):
+        learn(load("stochastic1", "train"))
+    with pytest.raises(ValueError, match="strings over a vocabulary"):
+        learn(load("digits", "train"))
+    with pytest.raises(ValueError, match="begin with one start token"):
+        learn(replace(data, inputs=data.inputs.roll(1, dims=1), lengths=data.lengths))
+    with pytest.raises(ValueError, match="distinct must be from 2 to num_states = 4"):
+        learn_stochastic(load("stochastic1", "train"), distinct=5)
+    with pytest.raises(ValueError, match="set distinct=num_states"):
+        learn_stochastic(load("stochastic1", "train"), head="halves")
+    with pytest.raises(ValueError, match="frequencies must have shape"):
+        PrefixTree(data, torch.ones(3, 2))
