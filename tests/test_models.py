@@ -772,3 +772,40 @@ def test_fixed_labels_that_make_no_sense_are_refused() -> None:
         SequenceClassifier(torch.nn.GRU(3, 8), 2, head="halves")
     with pytest.raises(ValueError, match="readout='state'"):
         SequenceClassifier(STTauGRU(3, 8, 4, readout="cell"), 2, head="halves")
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM(4, 6), STTauLSTM(4, 6, 3)], ids=["lstm", "st-tau"])
+def test_dropout_is_for_training_alone_and_saved_with_the_model(layer: Any, tmp_path: Path) -> None:
+    model = SequenceClassifier(layer, 2, nn.Embedding(9, 4), dropout=0.5, word_dropout=0.3)
+    x, noise = torch.randint(2, 9, (5, 7)), Noise.of(torch.arange(5))
+    torch.manual_seed(0)
+    first, second = (model.train()(x, noise=noise) for _ in range(2))
+    assert not torch.allclose(first, second)
+    model.eval()
+    assert torch.equal(model(x, noise=noise), model(x, noise=noise))
+    plain = SequenceClassifier(layer, 2, model.embedding)
+    plain.load_state_dict(model.state_dict())
+    assert torch.equal(plain(x, noise=noise), model(x, noise=noise))
+    again = load(model.save(tmp_path / "model"))
+    assert (again.dropout, again.word_dropout) == (0.5, 0.3)
+
+
+def test_word_dropout_reads_the_unknown_word() -> None:
+    model = SequenceClassifier(nn.LSTM(4, 6), 2, nn.Embedding(9, 4), word_dropout=0.25)
+    inputs = torch.full((100, 100), 5)
+    lengths = torch.full((100,), 90)
+    read, _ = model.train()._prepared(inputs, lengths)
+    assert set(read[:, :90].unique().tolist()) == {1, 5}
+    assert 0.22 < float((read[:, :90] == 1).float().mean()) < 0.28
+    assert not read[:, 90:].any()
+
+
+def test_dropout_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match="word_dropout needs an embedding"):
+        SequenceClassifier(nn.LSTM(4, 6), 2, word_dropout=0.1)
+    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\)"):
+        SequenceClassifier(nn.LSTM(4, 6), 2, dropout=1.0)
+    model = SequenceClassifier(STTauGRU(4, 6, 3, mode="exact"), 2, nn.Embedding(9, 4), dropout=0.5)
+    with pytest.raises(ValueError, match="dropout cannot be trained exactly"):
+        model(torch.ones(1, 3, dtype=torch.int64))
+    assert model.eval()(torch.ones(1, 3, dtype=torch.int64)).shape == (1, 2)

@@ -22,10 +22,12 @@ from sttau.data import Described
 from sttau.engine import Noise, exact
 from sttau.files import write_atomically
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, StochasticRNN
+from sttau.layers.stochastic import check_rate
 from sttau.padding import clear_padding
 
 _FORMAT = "sttau.model"
 _VERSION = 1
+_UNKNOWN = 1  # the id of "<unk>" in every vocabulary made by ``sttau.data``
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 Layer = StochasticRNN | nn.LSTM | nn.GRU
@@ -72,8 +74,19 @@ class SequenceModel(nn.Module):
     own ``batch_first``; ``lengths`` tells how many steps of each padded sequence are valid.
     """
 
-    def __init__(self, layer: Layer, outputs: int, embedding: nn.Embedding | None = None) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        outputs: int,
+        embedding: nn.Embedding | None = None,
+        dropout: float = 0.0,
+        word_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        for name, rate in (("dropout", dropout), ("word_dropout", word_dropout)):
+            check_rate(name, rate)
+        if word_dropout and embedding is None:
+            raise ValueError("word_dropout needs an embedding: it puts an unknown word in the place of tokens")
         if not isinstance(layer, Layer):
             raise TypeError(f"layer must be one of {', '.join(LAYERS)}, got {type(layer).__name__}")
         if getattr(layer, "proj_size", 0):
@@ -87,6 +100,7 @@ class SequenceModel(nn.Module):
         self.class_names: tuple[str, ...] = ()
         self.feature_names: tuple[str, ...] = ()
         self.vocabulary: tuple[str, ...] | None = None
+        self.dropout, self.word_dropout = float(dropout), float(word_dropout)
         self.embedding = embedding
         self.layer: Layer = layer
         self.head = nn.Linear(
@@ -174,9 +188,15 @@ class SequenceModel(nn.Module):
     def _prepared(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Token ids as int64, or features in the model's type, zero beyond each length; and the lengths beside them."""
         inputs = inputs.to(self.head.weight.dtype if self.embedding is None else torch.int64)
+        if self.training and self.word_dropout:
+            inputs = torch.where(torch.rand(inputs.shape, device=inputs.device) < self.word_dropout, _UNKNOWN, inputs)
         if lengths is None:
             return inputs, None
         return clear_padding(inputs, lengths), lengths.to(inputs.device)
+
+    def _vectors(self, inputs: Tensor) -> Tensor:
+        """Features, or the vectors of tokens, of which training may drop a part."""
+        return inputs if self.embedding is None else F.dropout(self.embedding(inputs), self.dropout, self.training)
 
     def _read(
         self,
@@ -193,13 +213,13 @@ class SequenceModel(nn.Module):
         inputs, lengths = self._prepared(inputs, lengths)
         if isinstance(layer, StochasticRNN):
             table = self._table()
-            if table is None and self.embedding is not None:
-                inputs = self.embedding(inputs)
+            if table is None:
+                inputs = self._vectors(inputs)
             outputs = layer.features(
                 inputs, lengths, noise=noise, mode=mode, steps="all" if per_step else "last", embedding=table
             )
-            return outputs if per_step else outputs.squeeze(1)
-        x = inputs if self.embedding is None else self.embedding(inputs)
+            return F.dropout(outputs if per_step else outputs.squeeze(1), self.dropout, self.training)
+        x = self._vectors(inputs)
         if lengths is not None and layer.bidirectional:
             packed = pack_padded_sequence(
                 _batch_first(layer, x), lengths.cpu(), layer.batch_first, enforce_sorted=False
@@ -209,7 +229,7 @@ class SequenceModel(nn.Module):
         else:  # one direction: steps beyond a sequence's end cannot change what came before
             outputs = _batch_first(layer, layer(_batch_first(layer, x))[0])
         if per_step:
-            return outputs
+            return F.dropout(outputs, self.dropout, self.training)
         rows = torch.arange(len(outputs), device=x.device)
         last = (
             torch.full_like(rows, outputs.shape[1] - 1)
@@ -220,7 +240,7 @@ class SequenceModel(nn.Module):
         ends = [outputs[rows, last, :size]]
         if layer.bidirectional:
             ends.append(outputs[:, 0, size:])
-        return torch.cat(ends, dim=-1)
+        return F.dropout(torch.cat(ends, dim=-1), self.dropout, self.training)
 
     def hidden_states(
         self,
@@ -236,6 +256,8 @@ class SequenceModel(nn.Module):
     def _table(self) -> Tensor | None:
         """The embedding's vectors, where looking them up is all it does."""
         embedding = self.embedding
+        if self.training and self.dropout:
+            return None
         if type(embedding) is not nn.Embedding or embedding.scale_grad_by_freq or embedding.sparse:
             return None
         if embedding.padding_idx is not None and torch.is_grad_enabled():  # its vector must stay as it is
@@ -251,6 +273,11 @@ class SequenceModel(nn.Module):
         if not isinstance(layer, FiniteStateRNN):
             raise ValueError(f"exact inference needs a finite-state layer; {type(layer).__name__} has no states")
         layer.check_exact()
+        if self.training and self.dropout:
+            raise ValueError(
+                "dropout cannot be trained exactly: a token would have a matrix of its own wherever it stands. "
+                'Use mode="soft" or "straight_through", or word_dropout'
+            )
         inputs, lengths = self._prepared(inputs, lengths)
         if self.embedding is None:
             first, matrices = layer.chain(inputs, lengths)
@@ -265,6 +292,11 @@ class SequenceModel(nn.Module):
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
         """The arguments of the class besides layer and embedding."""
+
+    def _rates(self) -> dict[str, float]:
+        """The rates of dropout that are not 0."""
+        rates = {"dropout": self.dropout, "word_dropout": self.word_dropout}
+        return {name: rate for name, rate in rates.items() if rate}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to one safetensors file whose header holds the configuration as JSON. Atomic.
@@ -306,6 +338,8 @@ class SequenceClassifier(SequenceModel):
         layer: any of ``sttau.layers.LAYERS``: an ST-τ layer, a baseline, ``nn.LSTM`` or ``nn.GRU``.
         num_classes: at least 2.
         embedding: for token ids; features without it.
+        dropout: rate, in training, of what stands in the vectors of tokens and of what the head reads.
+        word_dropout: rate, in training, of tokens in whose place the unknown word (id 1) is read.
         head: ``dense``, or ``halves`` for a finite-state layer: the first half of the states rejects, the second
             accepts (the paper's Algorithm 2), with more classes an equal share each. The loss is then
             −log Σ_{j in the right half} α_j. No label is in doubt once the state is known, so aleatoric uncertainty is
@@ -319,13 +353,19 @@ class SequenceClassifier(SequenceModel):
     """
 
     def __init__(
-        self, layer: Layer, num_classes: int, embedding: nn.Embedding | None = None, head: Head = "dense"
+        self,
+        layer: Layer,
+        num_classes: int,
+        embedding: nn.Embedding | None = None,
+        head: Head = "dense",
+        dropout: float = 0.0,
+        word_dropout: float = 0.0,
     ) -> None:
         if num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {num_classes}")
         if head not in get_args(Head):
             raise ValueError(f"head must be one of {', '.join(map(repr, get_args(Head)))}, got {head!r}")
-        super().__init__(layer, num_classes, embedding)
+        super().__init__(layer, num_classes, embedding, dropout, word_dropout)
         self.num_classes = num_classes
         if head == "halves":
             finite = self.finite_state_layer
@@ -383,7 +423,7 @@ class SequenceClassifier(SequenceModel):
     ) -> Tensor:
         """α after the last valid step, (rows, k), or after each: (rows, time, k)."""
         inputs, lengths = self._prepared(inputs, lengths)
-        x = inputs if self.embedding is None else self.embedding(inputs)
+        x = self._vectors(inputs)
         alpha = self.finite_state_layer.transitions(x, lengths, noise=noise, mode=mode)
         if per_step or lengths is None:
             return alpha if per_step else alpha[:, -1]
@@ -392,7 +432,7 @@ class SequenceClassifier(SequenceModel):
 
     def _arguments(self) -> dict[str, Any]:
         halves = isinstance(self.head, FixedLabels)
-        return {"num_classes": self.num_classes} | ({"head": "halves"} if halves else {})
+        return {"num_classes": self.num_classes} | ({"head": "halves"} if halves else {}) | self._rates()
 
 
 class Gaussian(NamedTuple):
@@ -410,6 +450,8 @@ class SequenceRegressor(SequenceModel):
         num_outputs: numbers predicted for a sequence.
         variance: also predict the noise of the data, trained with the Gaussian likelihood; else squared error.
         embedding: for token ids; features without it.
+        dropout: rate, in training, of what stands in the vectors of tokens and of what the head reads.
+        word_dropout: rate, in training, of tokens in whose place the unknown word (id 1) is read.
 
     Example:
         >>> from sttau import STTauGRU
@@ -425,10 +467,12 @@ class SequenceRegressor(SequenceModel):
         num_outputs: int = 1,
         variance: bool = False,
         embedding: nn.Embedding | None = None,
+        dropout: float = 0.0,
+        word_dropout: float = 0.0,
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
-        super().__init__(layer, num_outputs * (2 if variance else 1), embedding)
+        super().__init__(layer, num_outputs * (2 if variance else 1), embedding, dropout, word_dropout)
         self.num_outputs = num_outputs
         self.variance = variance
 
@@ -482,7 +526,7 @@ class SequenceRegressor(SequenceModel):
         return F.gaussian_nll_loss(mean, targets, variance, full=True)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"num_outputs": self.num_outputs, "variance": self.variance}
+        return {"num_outputs": self.num_outputs, "variance": self.variance} | self._rates()
 
 
 class DeepEnsemble(SequenceModel):
