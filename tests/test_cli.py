@@ -123,3 +123,42 @@ def test_bench_names_a_device_that_is_not_there() -> None:
     shown = CliRunner().invoke(app, ["bench", "--device", "tpu"])
     assert shown.exit_code == 2
     assert "--device tpu is not there" in shown.output
+
+
+TINY = ["--seeds", "1", "--updates", "4", "--hidden-size", "4", "--samples", "2"]
+
+
+def test_compare_shows_a_table_and_writes_it_down(tmp_path: Path) -> None:
+    command = ["compare", "digits", "--methods", "lstm,st-tau", *TINY, "--set", "st-tau.num_states=3", "--scaling"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--out", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    for words in (
+        "training: st-tau, seed 0 (2 of 2)",
+        "st-tau + scaling",
+        "ECE %",
+        "decide on NLL and Brier",
+        "table.md",
+    ):
+        assert words in shown.output
+    assert "st-tau + scaling" in (tmp_path / "table.md").read_text("utf-8")
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert '"states": 3' in (tmp_path / "results.jsonl").read_text("utf-8")
+    again = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--updates", "5", "--out", str(tmp_path)])
+    assert again.exit_code == 1
+    assert "updates was 4, is 5" in again.output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--methods", "rnn"], "methods must be among lstm"),
+        (["--set", "num_states=3"], "--set must be method.name=value"),
+        (["--foreign", "mnist"], "name must be one of bih"),
+    ],
+)
+def test_compare_says_what_is_wrong_without_a_trace(options: list[str], words: str, tmp_path: Path) -> None:
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["compare", "digits", *TINY, *options, "--out", str(tmp_path)]
+    )
+    assert shown.exit_code == 1
+    assert words in shown.output

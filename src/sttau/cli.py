@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 app = typer.Typer(
     name="sttau",
@@ -57,9 +59,7 @@ def quickstart(
 
     torch.set_num_threads(1)  # the steps are small: more threads would only wait for each other
     console = Console()
-    if out.exists() and not out.is_dir():
-        console.print(f"[red]--out {out} is a file; name a folder[/red]")
-        raise typer.Exit(2)
+    _check_folder(console, out)
     began = time.perf_counter()
     bar = Progress(
         TextColumn("{task.description}"),
@@ -256,9 +256,7 @@ def bench(
     from sttau.report.style import look
 
     console = Console()
-    if out.exists() and not out.is_dir():
-        console.print(f"[red]--out {out} is a file; name a folder[/red]")
-        raise typer.Exit(2)
+    _check_folder(console, out)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
         console.print(
@@ -301,3 +299,99 @@ def bench(
     console.print(
         f"Numbers: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}", soft_wrap=True
     )
+
+
+@app.command()
+def compare(
+    data: Annotated[str, typer.Argument(help="Name of the data set; see sttau data list.")],
+    methods: Annotated[str, typer.Option(help="Which, with commas between; all of them by default.")] = "",
+    seeds: Annotated[int, typer.Option(help="How many networks of each method.")] = 3,
+    updates: Annotated[int, typer.Option(help="Batches each network is trained on, at most.")] = 1000,
+    batch_size: Annotated[int, typer.Option(help="Sequences a batch.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 0.01,
+    hidden_size: Annotated[int, typer.Option(help="Of all layers.")] = 64,
+    samples: Annotated[int, typer.Option(help="Monte-Carlo runs a prediction.")] = 10,
+    reference: Annotated[str, typer.Option(help="The method the others are tested against; the first.")] = "",
+    foreign: Annotated[str, typer.Option(help="Another data set whose sequences should be noticed.")] = "",
+    scaling: Annotated[bool, typer.Option("--scaling", help="Also show all after temperature scaling.")] = False,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Such as st-tau.num_states=20; may be repeated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for table, figure, results and networks.")] = Path("comparison"),
+    device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 1,
+) -> None:
+    """Train several methods the same way on a data set; show which is better, and how sure that is.
+
+    Values are means over seeds. What was interrupted goes on when the same command is given again.
+
+    Example: sttau compare digits --methods lstm,ensemble,st-tau --out comparison
+    """
+    import torch
+
+    from sttau.comparison import METHODS
+    from sttau.comparison import compare as run
+
+    console = Console()
+    _check_folder(console, out)
+    if threads:
+        torch.set_num_threads(threads)
+    with _plain_errors(console):
+        result = run(
+            [name.strip() for name in methods.split(",")] if methods else list(METHODS),
+            data,
+            foreign=foreign or None,
+            reference=reference or None,
+            seeds=seeds,
+            settings=_settings(setting or []),
+            hidden_size=hidden_size,
+            samples=samples,
+            scaling=scaling,
+            folder=out / "networks",
+            device=device or None,
+            on_network=lambda title: None if console.is_terminal else console.print(f"training: {title}"),
+            updates=updates,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+        )
+        result.save(out)
+    header, lines = result.cells()
+    table = Table(title=f"{data}, {seeds} seeds", title_justify="left")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="right" if number else "left")
+    for line in lines:
+        table.add_row(*(_two_lines(cell) for cell in line))
+    console.print(table)
+    console.print(result.legend(), highlight=False, markup=False)
+    console.print(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}", soft_wrap=True)
+
+
+def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
+    """``method.name=value`` of every kind that JSON knows, and words, by method."""
+    settings: dict[str, dict[str, Any]] = {}
+    for text in given:
+        place, equals, value = text.partition("=")
+        method, dot, name = place.partition(".")
+        if not (equals and dot and method and name):
+            raise ValueError(f"--set must be method.name=value, such as st-tau.num_states=20, got {text!r}")
+        try:
+            settings.setdefault(method, {})[name] = json.loads(value)
+        except ValueError:
+            settings.setdefault(method, {})[name] = value
+    return settings
+
+
+def _two_lines(cell: str) -> Text:
+    """A cell of a comparison for a terminal: value and mark above, interval below."""
+    value, _, rest = cell.partition(" [")
+    bounds, _, mark = rest.partition("]")
+    text = Text(value.replace("**", ""), style="bold" if "**" in value else "")
+    text.append(mark, style="green" if "▲" in mark else "red")
+    return text.append(f"\n{bounds.replace(', ', ' – ')}", style="dim not bold") if bounds else text
+
+
+def _check_folder(console: Console, out: Path) -> None:
+    """Refuse a file where a folder is to be, before any work."""
+    if out.exists() and not out.is_dir():
+        console.print(f"[red]--out {out} is a file; name a folder[/red]")
+        raise typer.Exit(2)

@@ -47,7 +47,15 @@ def comparison_figure(
                 continue
             place, colour = methods.index(row["method"]), METHOD_COLOURS.get(_plain(row["method"]), INK)
             if row["low"] is not None:
-                axes.plot([row["low"], row["high"]], [place] * 2, color=colour, linewidth=5, alpha=0.35, zorder=2)
+                axes.plot(
+                    [row["low"], row["high"]],
+                    [place] * 2,
+                    color=colour,
+                    linewidth=5,
+                    alpha=0.35,
+                    solid_capstyle="butt",
+                    zorder=2,
+                )
             seeds = [r.metrics[metric] for r in results if r.method == row["method"] and metric in r.metrics]
             axes.scatter(seeds, [place] * len(seeds), s=9, color=colour, alpha=0.6, linewidths=0, zorder=3)
             axes.scatter([row["value"]], [place], s=42, color=colour, edgecolors="white", linewidths=0.8, zorder=4)
