@@ -8,7 +8,7 @@ The values are those of ``sttau.calibration`` and ``sttau.ood``, and with the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -26,7 +26,8 @@ Weighing = Callable[[Tensor], Tensor]
 Rows = dict[str, Tensor]
 
 _BINS = 10
-_CHUNK_NUMBERS = 1 << 22  # about how many weights there are at once
+_CHUNK_NUMBERS = 1 << 22  # about how many weights are drawn at once
+_CACHED_NUMBERS = 1 << 18  # and how many are worked on, so that they stay in the cache
 
 
 class Measure(NamedTuple):
@@ -60,7 +61,7 @@ def _largest_gap(rows: Tensor) -> Weighing:
 
     def weigh(weights: Tensor) -> Tensor:
         gap, count = gaps(weights)
-        return torch.where(count > 0, gap / count, 0).amax(1)
+        return (gap / count.clamp_min(1)).amax(1)
 
     return weigh
 
@@ -69,17 +70,23 @@ class _Sorted(NamedTuple):
     """Rows in the order of their scores, and where a group of equal scores ends."""
 
     order: Tensor
-    ends: Tensor
+    ends: Tensor | None  # None where no two are equal
 
     @classmethod
     def by(cls, scores: Tensor) -> _Sorted:
         order = scores.argsort()
         _, sizes = torch.unique_consecutive(scores[order], return_counts=True)
-        return cls(order, sizes.cumsum(0) - 1)
+        return cls(order, None if len(sizes) == len(order) else sizes.cumsum(0) - 1)
 
     def up_to(self, values: Tensor) -> Tensor:
         """(rounds, groups) the sum of values, (rounds, rows), over each group and all before."""
-        return values[:, self.order].cumsum(1)[:, self.ends]
+        sums = _take(values, self.order).cumsum(1)
+        return sums if self.ends is None else _take(sums, self.ends)
+
+
+def _take(values: Tensor, columns: Tensor) -> Tensor:
+    """The columns of a matrix; NumPy is several times as fast as PyTorch at it."""
+    return torch.from_numpy(values.numpy().take(columns.numpy(), axis=1))
 
 
 def _own(up_to: Tensor) -> Tensor:
@@ -95,11 +102,12 @@ def _risk_area(rows: Tensor) -> Weighing:
         given, lost = groups.up_to(weights), groups.up_to(weights * losses)
         size, loss = _own(given), _own(lost)
         before, lost_before = given - size, lost - loss
-        mean = torch.where(size > 0, loss / size, 0)
+        mean = loss / size.clamp_min(1)
         total = weights.sum(1)
         steps = torch.arange(1, int(total.max()) + 1, dtype=torch.float64)
         harmonic = torch.cat([torch.zeros(1, dtype=torch.float64), (1 / steps).cumsum(0)])
-        tail = harmonic[given.round().long()] - harmonic[before.round().long()]
+        reached = harmonic[given.long()]
+        tail = reached.diff(dim=1, prepend=torch.zeros_like(reached[:, :1]))
         return (loss + (lost_before - before * mean) * tail).sum(1) / total
 
     return weigh
@@ -123,8 +131,7 @@ def _average_precision(rows: Tensor) -> Weighing:
 
     def weigh(weights: Tensor) -> Tensor:
         flagged, found = groups.up_to(weights), groups.up_to(weights * foreign)
-        precision = torch.where(flagged > 0, found / flagged, 0)
-        return (precision * _own(found)).sum(1) / found[:, -1]
+        return (found / flagged.clamp_min(1) * _own(found)).sum(1) / found[:, -1]
 
     return weigh
 
@@ -240,7 +247,7 @@ def intervals(
             continue
         values: dict[tuple[str, str], list[Tensor]] = {key: [] for key in works}
         sizes = _sizes(methods, examples, sort)
-        for weights in _resampled(sizes, resamples, seed):
+        for weights in _in_pieces(_resampled(sizes, resamples, seed)):
             for key, work in works.items():
                 values[key].append(sum((weigh(weights) for weigh in work), torch.zeros(())) / seeds_of[key[0]])
         whole = torch.ones(1, sum(sizes), dtype=torch.float64)
@@ -271,7 +278,7 @@ def p_values(ours: Sequence[Rows], theirs: Sequence[Rows], examples: int, rounds
             pairs = [weigh(whole) for weigh in work]
             left, right = sum(float(a) for a, _ in pairs), sum(float(b) for _, b in pairs)
             least[name] = abs(left - right) - 1e-12 * (abs(left) + abs(right))  # rounding must not tell equals apart
-        for signs in draw_signs(size, rounds, seed):
+        for signs in _in_pieces(draw_signs(size, rounds, seed)):
             keep = (1 + signs) / 2
             for name, work in works.items():
                 apart = sum((a - b for a, b in (weigh(keep) for weigh in work)), torch.zeros(()))
@@ -326,6 +333,11 @@ def _resampled(sizes: list[int], resamples: int, seed: int) -> Iterator[Tensor]:
         some = min(at_once, resamples - first)
         draws = [torch.randint(n, (some, n), generator=g) for n, g in zip(sizes, generators, strict=True)]
         yield torch.cat([_counts(draw, size) for draw, size in zip(draws, sizes, strict=True)], 1)
+
+
+def _in_pieces(chunks: Iterable[Tensor]) -> Iterator[Tensor]:
+    for chunk in chunks:
+        yield from chunk.split(max(1, _CACHED_NUMBERS // chunk.shape[1]))
 
 
 def _counts(draws: Tensor, size: int) -> Tensor:
