@@ -119,6 +119,19 @@ def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_bench_times_the_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau.experiments import baseline_speed, speed
+
+    few = (speed.Shape("lstm", 2, 5, 3, 8, 2),)
+    monkeypatch.setattr(baseline_speed.measure_baselines, "__defaults__", (few, "cpu"))
+    options = ["--baselines", "--out", str(tmp_path), "--device", "cpu", "--seconds", "0.0001"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["bench", *options])
+    assert shown.exit_code == 0, shown.output
+    assert all(method in shown.output for method in ("ensemble", "bayes", "dropout"))
+    assert (tmp_path / "baselines.jsonl").read_text("utf-8").count("\n") == 4
+    assert "| LSTM B2 T5 F3 d8 k2 | bayes |" in (tmp_path / "baselines.md").read_text("utf-8")
+
+
 def test_bench_names_a_device_that_is_not_there() -> None:
     shown = CliRunner().invoke(app, ["bench", "--device", "tpu"])
     assert shown.exit_code == 2

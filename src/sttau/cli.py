@@ -242,8 +242,11 @@ def bench(
     threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 0,
     seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
     reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
+    baselines: Annotated[bool, typer.Option("--baselines", help="Time the other methods instead of ST-τ.")] = False,
 ) -> None:
     """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
+
+    With --baselines, time a deep ensemble, Bayes by Backprop and variational dropout beside nn.LSTM.
 
     Example: sttau bench --out bench
     """
@@ -265,6 +268,9 @@ def bench(
         raise typer.Exit(2)
     if threads:
         torch.set_num_threads(threads)
+    if baselines:
+        _bench_baselines(console, out, device, seconds)
+        return
     on_gpu = device == "cuda"
     plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
         (GPU_SHAPES if on_gpu else CPU_SHAPES, ("float32",))
@@ -299,6 +305,28 @@ def bench(
     console.print(
         f"Numbers: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}", soft_wrap=True
     )
+
+
+def _bench_baselines(console: Console, out: Path, device: str, seconds: float) -> None:
+    """Time the methods ST-τ is compared with, as a part of nn.LSTM's time."""
+    from sttau.experiments.baseline_speed import measure_baselines
+    from sttau.experiments.results import write_results
+    from sttau.files import write_atomically
+    from sttau.report.speed import BASELINES, baseline_table, markdown_table
+
+    results = []
+    with console.status("") as status:
+        for result in measure_baselines(device=device, round_seconds=seconds, progress=status.update):
+            results.append(result)
+            write_results(results, out / "baselines.jsonl")
+    table = Table(title=f"Time as a part of nn.LSTM's, {results[0].hardware}", title_justify="left")
+    for number, name in enumerate(BASELINES):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for row in baseline_table(results):
+        table.add_row(*row)
+    console.print(table)
+    write_atomically(out / "baselines.md", markdown_table(baseline_table(results), BASELINES).encode())
+    console.print(f"Numbers: {out / 'baselines.jsonl'}, table: {out / 'baselines.md'}", soft_wrap=True)
 
 
 @app.command()

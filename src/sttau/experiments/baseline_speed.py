@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,11 @@ from sttau.engine import Noise
 from sttau.experiments.results import Result
 from sttau.experiments.speed import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
 from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
+from sttau.models import DeepEnsemble, SequenceClassifier
 
 SHAPES = (Shape("lstm", 8, 500, 256, 256, 2), Shape("lstm", 256, 187, 1, 128, 5), Shape("lstm", 64, 100, 32, 100, 5))
 TASKS: tuple[Task, ...] = ("training", "forward", "samples")
+MEMBERS = 5  # of the ensemble
 
 
 def measure_baselines(
@@ -26,7 +29,9 @@ def measure_baselines(
     round_seconds: float = 0.15,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Result]:
-    """Time a training step, a forward pass and ten samples of each baseline, in float32; for nn.LSTM ten are one.
+    """Time a training step, a forward pass and ten samples of each baseline, in float32.
+
+    For ``nn.LSTM`` and an ensemble of it ten samples are one pass: there is nothing to draw.
 
     Args:
         shapes: what to measure; the number of states does not matter.
@@ -42,8 +47,10 @@ def measure_baselines(
             began = time.perf_counter()
             torch.manual_seed(0)
             x = make_inputs(shape, device, torch.float32)
-            layers: dict[str, nn.LSTM | StochasticLSTM] = {
-                "lstm": nn.LSTM(shape.features, shape.hidden, device=device),
+            plain = partial(nn.LSTM, shape.features, shape.hidden, device=device)
+            layers: dict[str, nn.LSTM | StochasticLSTM | DeepEnsemble] = {
+                "lstm": plain(),
+                "ensemble": DeepEnsemble.of(lambda make=plain: SequenceClassifier(make(), 2), MEMBERS),  # type: ignore[misc]
                 "bayes": BayesLSTM(shape.features, shape.hidden, device=device),
                 "dropout": VariationalDropoutLSTM(shape.features, shape.hidden, dropout=0.1, device=device),
             }
@@ -61,8 +68,11 @@ def measure_baselines(
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allow
 
 
-def _work(layer: nn.LSTM | StochasticLSTM, x: Tensor, task: Task) -> Callable[[], None]:
+def _work(layer: nn.LSTM | StochasticLSTM | DeepEnsemble, x: Tensor, task: Task) -> Callable[[], None]:
     def last(noise: Noise | None = None) -> Tensor:
+        if isinstance(layer, DeepEnsemble):
+            answer: Tensor = layer(x.transpose(0, 1))
+            return answer
         if isinstance(layer, nn.LSTM):
             output: Tensor = layer(x)[0]
             return output[-1]
