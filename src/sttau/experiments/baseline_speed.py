@@ -15,10 +15,13 @@ from sttau.experiments.results import Result
 from sttau.experiments.speed import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
 from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
 from sttau.models import DeepEnsemble, SequenceClassifier
+from sttau.training.batches import Batch
+from sttau.training.gradients import Gradients
 
 SHAPES = (Shape("lstm", 8, 500, 256, 256, 2), Shape("lstm", 256, 187, 1, 128, 5), Shape("lstm", 64, 100, 32, 100, 5))
 TASKS: tuple[Task, ...] = ("training", "forward", "samples")
 MEMBERS = 5  # of the ensemble
+_ONE_GRAPH = "ensemble in one graph"
 
 
 def measure_baselines(
@@ -48,9 +51,10 @@ def measure_baselines(
             torch.manual_seed(0)
             x = make_inputs(shape, device, torch.float32)
             plain = partial(nn.LSTM, shape.features, shape.hidden, device=device)
+            ensemble = DeepEnsemble.of(lambda make=plain: SequenceClassifier(make(), 2), MEMBERS)  # type: ignore[misc]
             layers: dict[str, nn.LSTM | StochasticLSTM | DeepEnsemble] = {
                 "lstm": plain(),
-                "ensemble": DeepEnsemble.of(lambda make=plain: SequenceClassifier(make(), 2), MEMBERS),  # type: ignore[misc]
+                "ensemble": ensemble,
                 "bayes": BayesLSTM(shape.features, shape.hidden, device=device),
                 "dropout": VariationalDropoutLSTM(shape.features, shape.hidden, dropout=0.1, device=device),
             }
@@ -58,14 +62,32 @@ def measure_baselines(
             for task in TASKS:
                 progress(f"{shape.name}: {task}")
                 work = {method: _work(layer, x, task) for method, layer in layers.items()}
+                if task == "training":  # beside it, all members in one graph
+                    work[_ONE_GRAPH], work["ensemble"] = work["ensemble"], _training_of(ensemble, x)
                 for method, value in take_turns(work, device, rounds, round_seconds).items():
-                    metrics[method][f"{task}_ms"] = value
+                    if method == _ONE_GRAPH:
+                        metrics["ensemble"]["training_one_graph_ms"] = value
+                    else:
+                        metrics[method][f"{task}_ms"] = value
             seconds = time.perf_counter() - began
             settings = {**asdict(shape), "precision": "float32", "rounds": rounds, "device": device}
             for method, numbers in metrics.items():
                 yield Result("baseline-speed", shape.name, method, None, 0, numbers, settings, seconds)
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allow
+
+
+def _training_of(ensemble: DeepEnsemble, x: Tensor) -> Callable[[], None]:
+    """The gradient of all members as ``fit`` takes it."""
+    rows = torch.arange(x.shape[1], device=x.device)
+    batch = Batch(x.transpose(0, 1), torch.zeros_like(rows), None, Noise.of(rows), 1.0)
+    off = torch.amp.GradScaler(x.device.type, enabled=False)
+    gradients = Gradients(ensemble, list(ensemble.parameters()), off, "float32", 1, 1)
+
+    def call() -> None:
+        gradients(batch)
+
+    return call
 
 
 def _work(layer: nn.LSTM | StochasticLSTM | DeepEnsemble, x: Tensor, task: Task) -> Callable[[], None]:
