@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 
@@ -14,14 +15,18 @@ from sttau.engine import Noise
 from sttau.experiments.results import Result
 from sttau.experiments.speed import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
 from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
-from sttau.models import DeepEnsemble, SequenceClassifier
+from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradients
 
-SHAPES = (Shape("lstm", 8, 500, 256, 256, 2), Shape("lstm", 256, 187, 1, 128, 5), Shape("lstm", 64, 100, 32, 100, 5))
+SHAPES = (
+    Shape("lstm", 8, 500, 256, 256, 2),
+    Shape("lstm", 256, 187, 1, 128, 5),
+    Shape("lstm", 64, 100, 32, 100, 5),
+    Shape("lstm", 64, 8, 8, 64, 10),
+)
 TASKS: tuple[Task, ...] = ("training", "forward", "samples")
 MEMBERS = 5  # of the ensemble
-_ONE_GRAPH = "ensemble in one graph"
 
 
 def measure_baselines(
@@ -34,7 +39,8 @@ def measure_baselines(
 ) -> Iterator[Result]:
     """Time a training step, a forward pass and ten samples of each baseline, in float32.
 
-    For ``nn.LSTM`` and an ensemble of it ten samples are one pass: there is nothing to draw.
+    For ``nn.LSTM`` and an ensemble of it ten samples are one pass: there is nothing to draw. An ensemble is trained as
+    ``fit`` does it, and beside that in two other ways: in one graph of all members, and on a CPU with two threads.
 
     Args:
         shapes: what to measure; the number of states does not matter.
@@ -61,14 +67,12 @@ def measure_baselines(
             metrics: dict[str, dict[str, float]] = {method: {} for method in layers}
             for task in TASKS:
                 progress(f"{shape.name}: {task}")
-                work = {method: _work(layer, x, task) for method, layer in layers.items()}
-                if task == "training":  # beside it, all members in one graph
-                    work[_ONE_GRAPH], work["ensemble"] = work["ensemble"], _training_of(ensemble, x)
-                for method, value in take_turns(work, device, rounds, round_seconds).items():
-                    if method == _ONE_GRAPH:
-                        metrics["ensemble"]["training_one_graph_ms"] = value
-                    else:
-                        metrics[method][f"{task}_ms"] = value
+                work = {f"{method}/{task}": _work(layer, x, task) for method, layer in layers.items()}
+                if task == "training":
+                    work |= {f"ensemble/training{way}": call for way, call in _trainings(ensemble, x).items()}
+                for name, value in take_turns(work, device, rounds, round_seconds).items():
+                    method, _, what = name.partition("/")
+                    metrics[method][f"{what}_ms"] = value
             seconds = time.perf_counter() - began
             settings = {**asdict(shape), "precision": "float32", "rounds": rounds, "device": device}
             for method, numbers in metrics.items():
@@ -77,17 +81,30 @@ def measure_baselines(
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allow
 
 
-def _training_of(ensemble: DeepEnsemble, x: Tensor) -> Callable[[], None]:
-    """The gradient of all members as ``fit`` takes it."""
+def _trainings(ensemble: DeepEnsemble, x: Tensor) -> dict[str, Callable[[], None]]:
+    """The gradient of all members: as ``fit`` takes it, in one graph, and on a CPU in two threads."""
     rows = torch.arange(x.shape[1], device=x.device)
     batch = Batch(x.transpose(0, 1), torch.zeros_like(rows), None, Noise.of(rows), 1.0)
     off = torch.amp.GradScaler(x.device.type, enabled=False)
-    gradients = Gradients(ensemble, list(ensemble.parameters()), off, "float32", 1, 1)
 
-    def call() -> None:
-        gradients(batch)
+    def gradients_of(model: SequenceModel) -> Gradients:
+        return Gradients(model, list(model.parameters()), off, "float32", 1, 1)
 
-    return call
+    together, alone = gradients_of(ensemble), [gradients_of(member) for member in ensemble.members]
+    whole = list(ensemble.parameters())
+    pool = ThreadPoolExecutor(2)
+
+    def as_fit_does() -> None:
+        together(batch)
+
+    def in_one_graph() -> None:
+        torch.autograd.grad(ensemble.loss(batch.inputs, batch.targets, noise=batch.noise), whole)
+
+    def in_threads() -> None:
+        list(pool.map(lambda gradients: gradients(batch), alone))
+
+    ways = {"": as_fit_does, "_one_graph": in_one_graph}
+    return ways if x.is_cuda else ways | {"_two_threads": in_threads}
 
 
 def _work(layer: nn.LSTM | StochasticLSTM | DeepEnsemble, x: Tensor, task: Task) -> Callable[[], None]:
