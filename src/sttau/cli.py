@@ -201,12 +201,15 @@ def get_data(
 
 @contextmanager
 def _plain_errors(console: Console) -> Iterator[None]:
-    """What is wrong with the data or the network, in the words of the error and without its trace."""
+    """What is wrong with the data or the training, in the words of the error and without its trace."""
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, FloatingPointError) as error:
         console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True, highlight=False)
         raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        console.print(escape(str(error)) or "interrupted", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from error
 
 
 def _where(name: str, shortly: bool = False) -> str:
@@ -260,12 +263,7 @@ def bench(
 
     console = Console()
     _check_folder(console, out)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
-        console.print(
-            f"[red]--device {device} is not there; this machine has: {'cuda, ' * torch.cuda.is_available()}cpu[/red]"
-        )
-        raise typer.Exit(2)
+    device = _device(console, device)
     if threads:
         torch.set_num_threads(threads)
     if baselines:
@@ -362,6 +360,7 @@ def compare(
 
     console = Console()
     _check_folder(console, out)
+    device = _device(console, device)
     if threads:
         torch.set_num_threads(threads)
     with _plain_errors(console):
@@ -376,7 +375,7 @@ def compare(
             samples=samples,
             scaling=scaling,
             folder=out / "networks",
-            device=device or None,
+            device=device,
             on_network=lambda title: None if console.is_terminal else console.print(f"training: {title}"),
             updates=updates,
             batch_size=batch_size,
@@ -416,6 +415,19 @@ def _two_lines(cell: str) -> Text:
     text = Text(value.replace("**", ""), style="bold" if "**" in value else "")
     text.append(mark, style="green" if "▲" in mark else "red")
     return text.append(f"\n{bounds.replace(', ', ' – ')}", style="dim not bold") if bounds else text
+
+
+def _device(console: Console, asked: str) -> str:
+    """The device asked for, or the GPU where there is one."""
+    import torch
+
+    device = asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
+        console.print(
+            f"[red]--device {device} is not there; this machine has: {'cuda, ' * torch.cuda.is_available()}cpu[/red]"
+        )
+        raise typer.Exit(2)
+    return device
 
 
 def _check_folder(console: Console, out: Path) -> None:

@@ -189,6 +189,8 @@ def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
         ({"settings": {"gru": {}}}, ValueError, "settings must be for methods of this comparison, lstm, st-tau"),
         ({"data": [1, 2]}, ValueError, "data must be the name of a data set, or its"),
         ({"data": "mnist"}, ValueError, "name must be one of bih"),
+        ({"foreign": torch.rand(3, 8, 7)}, ValueError, "foreign does not go with the data: inputs have 7 features"),
+        ({"foreign": "mnist"}, ValueError, "name must be one of bih"),
         ({"update": 3}, TypeError, r"compare\(\) takes no update"),
         ({"validate": None}, TypeError, r"compare\(\) takes no validate"),
     ],

@@ -38,12 +38,14 @@ class Task(NamedTuple):
         """Find out from all splits together."""
         first = splits[0]
         is_tokens = first.inputs.dim() == 2
-        vocabulary = len(first.vocabulary or ()) or max(int(_valid(split).max()) for split in splits) + 1
+        tokens = 0
+        if is_tokens:
+            tokens = len(first.vocabulary or ()) or max(int(_valid(split).max()) for split in splits) + 1
         is_numbers = first.labels.is_floating_point()
         classes = len(first.class_names) or (0 if is_numbers else max(int(s.labels.max()) for s in splits) + 1)
         return cls(
             features=None if is_tokens else first.inputs.shape[2],
-            tokens=vocabulary if is_tokens else 0,
+            tokens=tokens,
             classes=None if is_numbers else classes,
             outputs=1 if first.labels.dim() == 1 else first.labels.shape[1],
             sequences=len(first),

@@ -64,8 +64,8 @@ def compare(
     Args:
         methods: names of ``sttau.comparison.METHODS``; or names of your own with a method each, or with a function of
             the training data and a seed that makes a model.
-        data: the name of a data set, or (train, validation, test). Labels are classes or numbers; a network of
-            numbers also predicts their variance.
+        data: the name of a data set, or (train, validation, test). Labels are classes or numbers; for numbers every
+            network also predicts a variance, and errors are in the unit of the labels as they are given.
         foreign: sequences from elsewhere that should be noticed: a data set, its name (the test part is taken), or
             inputs. Adds AUROC and AUPR of 1 - confidence.
         reference: the method all others are tested against; the first by default.
@@ -112,6 +112,8 @@ def compare(
         raise TypeError(f"compare() takes no {', '.join(sorted(unknown))}; see its arguments and training.fit's")
     training = TRAINING | training
     makers, own = _makers(named, task, settings or {}, hidden_size, splits.train)
+    for make in makers.values():
+        _check(make(0), splits)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     root = None if folder is None else Path(folder)
     if root is not None:
@@ -197,8 +199,19 @@ def _makers(
         else:
             own[name] = resolve(method, task, settings.get(name, {}), hidden_size)
             makers[name] = partial(build, method, task, own[name], data)
-        makers[name](0)  # what cannot be made is found before hours of training
     return makers, own
+
+
+def _check(model: SequenceModel, splits: Splits) -> None:
+    """Find out before hours of training whether a network can read all of the data."""
+    for part in (splits.train, splits.validation, splits.test):
+        model.check(part.inputs, part.lengths)
+        model.check_targets(part.labels, len(part))
+    if splits.foreign is not None:
+        try:
+            model.check(*splits.foreign)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"foreign does not go with the data: {error}") from error
 
 
 def _from_factory(make: Factory, data: SequenceDataset, seed: int) -> SequenceModel:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Several methods on the same data.
 
@@ -42,7 +42,7 @@ class Comparison:
     level: float
     rows: list[Row]
     results: list[Result]
-    models: dict[str, list[SequenceModel]] = field(repr=False, default_factory=dict)
+    models: dict[str, list[SequenceModel]] = field(default_factory=dict)
 
     @property
     def metrics(self) -> list[str]:
@@ -101,7 +101,7 @@ class Comparison:
             text += f" [{show(row['low'])}, {show(row['high'])}]"
         return f"{text} {row['mark']}".rstrip()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
