@@ -121,6 +121,19 @@ def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_bench_times_the_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau.experiments import baseline_speed, speed
+
+    few = (speed.Shape("lstm", 2, 5, 3, 8, 2),)
+    monkeypatch.setattr(baseline_speed.measure_baselines, "__defaults__", (few, "cpu"))
+    options = ["--baselines", "--out", str(tmp_path), "--device", "cpu", "--seconds", "0.0001"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["bench", *options])
+    assert shown.exit_code == 0, shown.output
+    assert all(method in shown.output for method in ("ensemble", "bayes", "dropout"))
+    assert (tmp_path / "baselines.jsonl").read_text("utf-8").count("\n") == 4
+    assert "| LSTM B2 T5 F3 d8 k2 | bayes |" in (tmp_path / "baselines.md").read_text("utf-8")
+
+
 def test_bench_names_a_device_that_is_not_there() -> None:
     shown = CliRunner().invoke(app, ["bench", "--device", "tpu"])
     assert shown.exit_code == 2
@@ -204,3 +217,55 @@ def test_bench_times_compiled_networks(tmp_path: Path, monkeypatch: pytest.Monke
     assert shown.exit_code == 0, shown.output
     assert "3 tokens, k4 d8, B5 T6" in shown.output
     assert (tmp_path / "automata.jsonl").read_text("utf-8").count("\n") == 3
+
+
+TINY = ["--seeds", "1", "--updates", "4", "--hidden-size", "4", "--samples", "2"]
+
+
+def test_compare_shows_a_table_and_writes_it_down(tmp_path: Path) -> None:
+    command = ["compare", "digits", "--methods", "lstm,st-tau", *TINY, "--set", "st-tau.num_states=3", "--scaling"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--out", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    for words in (
+        "training: st-tau, seed 0 (2 of 2)",
+        "st-tau + scaling",
+        "ECE %",
+        "decide on NLL and Brier",
+        "table.md",
+    ):
+        assert words in shown.output
+    assert "st-tau + scaling" in (tmp_path / "table.md").read_text("utf-8")
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert '"states": 3' in (tmp_path / "results.jsonl").read_text("utf-8")
+    again = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--updates", "5", "--out", str(tmp_path)])
+    assert again.exit_code == 1
+    assert "updates was 4, is 5" in again.output
+
+
+def test_an_interrupted_comparison_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau import comparison
+    from sttau.training import Interrupted
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted("training was interrupted after update 3 of 4. The same call goes on from there.")
+
+    monkeypatch.setattr(comparison, "compare", interrupted)
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "digits", *TINY, "--out", str(tmp_path)])
+    assert shown.exit_code == 130
+    assert "The same call goes on from there." in shown.output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--methods", "rnn"], "methods must be among lstm"),
+        (["--set", "num_states=3"], "--set must be method.name=value"),
+        (["--foreign", "mnist"], "name must be one of bih"),
+    ],
+)
+def test_compare_says_what_is_wrong_without_a_trace(options: list[str], words: str, tmp_path: Path) -> None:
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["compare", "digits", *TINY, *options, "--out", str(tmp_path)]
+    )
+    assert shown.exit_code == 1
+    assert words in shown.output

@@ -1,6 +1,7 @@
 """Recurrent networks that know when they do not know."""
 
 from sttau import automata, calibration, data, ood, training
+from sttau.comparison import compare
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.layers import (
     BayesLSTM,
@@ -26,6 +27,7 @@ __all__ = [
     "VariationalDropoutLSTM",
     "automata",
     "calibration",
+    "compare",
     "data",
     "load",
     "ood",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from automata.fa.dfa import DFA
@@ -62,9 +64,7 @@ def quickstart(
 
     torch.set_num_threads(1)  # the steps are small: more threads would only wait for each other
     console = Console()
-    if out.exists() and not out.is_dir():
-        console.print(f"[red]--out {out} is a file; name a folder[/red]")
-        raise typer.Exit(2)
+    _check_folder(console, out)
     began = time.perf_counter()
     bar = Progress(
         TextColumn("{task.description}"),
@@ -206,12 +206,15 @@ def get_data(
 
 @contextmanager
 def _plain_errors(console: Console) -> Iterator[None]:
-    """What is wrong with the data or the network, in the words of the error and without its trace."""
+    """What is wrong with the data or the training, in the words of the error and without its trace."""
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, FloatingPointError) as error:
         console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True, highlight=False)
         raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        console.print(escape(str(error)) or "interrupted", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from error
 
 
 def _where(name: str, shortly: bool = False) -> str:
@@ -339,8 +342,11 @@ def bench(
     seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
     reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
     automata: Annotated[bool, typer.Option("--automata", help="Time compiled networks instead, on the CPU.")] = False,
+    baselines: Annotated[bool, typer.Option("--baselines", help="Time the other methods instead of ST-τ.")] = False,
 ) -> None:
     """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
+
+    With --baselines, time a deep ensemble, Bayes by Backprop and variational dropout beside nn.LSTM.
 
     Example: sttau bench --out bench
     """
@@ -353,19 +359,15 @@ def bench(
     from sttau.report.style import look
 
     console = Console()
-    if out.exists() and not out.is_dir():
-        console.print(f"[red]--out {out} is a file; name a folder[/red]")
-        raise typer.Exit(2)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
-        console.print(
-            f"[red]--device {device} is not there; this machine has: {'cuda, ' * torch.cuda.is_available()}cpu[/red]"
-        )
-        raise typer.Exit(2)
+    _check_folder(console, out)
+    device = _device(console, device)
     if threads:
         torch.set_num_threads(threads)
     if automata:
         _bench_automata(console, out / "automata.jsonl", seconds)
+        return
+    if baselines:
+        _bench_baselines(console, out, device, seconds)
         return
     on_gpu = device == "cuda"
     plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
@@ -418,3 +420,135 @@ def _bench_automata(console: Console, path: Path, seconds: float) -> None:
         table.add_row(*row)
     console.print(table)
     console.print(f"Numbers: {path}", soft_wrap=True)
+
+
+def _bench_baselines(console: Console, out: Path, device: str, seconds: float) -> None:
+    """Time the methods ST-τ is compared with, as a part of nn.LSTM's time."""
+    from sttau.experiments.baseline_speed import measure_baselines
+    from sttau.experiments.results import write_results
+    from sttau.files import write_atomically
+    from sttau.report.speed import BASELINES, baseline_table, markdown_table
+
+    results = []
+    with console.status("") as status:
+        for result in measure_baselines(device=device, round_seconds=seconds, progress=status.update):
+            results.append(result)
+            write_results(results, out / "baselines.jsonl")
+    table = Table(title=f"Time as a part of nn.LSTM's, {results[0].hardware}", title_justify="left")
+    for number, name in enumerate(BASELINES):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for row in baseline_table(results):
+        table.add_row(*row)
+    console.print(table)
+    write_atomically(out / "baselines.md", markdown_table(baseline_table(results), BASELINES).encode())
+    console.print(f"Numbers: {out / 'baselines.jsonl'}, table: {out / 'baselines.md'}", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    data: Annotated[str, typer.Argument(help="Name of the data set; see sttau data list.")],
+    methods: Annotated[str, typer.Option(help="Which, with commas between; all of them by default.")] = "",
+    seeds: Annotated[int, typer.Option(help="How many networks of each method.")] = 3,
+    updates: Annotated[int, typer.Option(help="Batches each network is trained on, at most.")] = 1000,
+    batch_size: Annotated[int, typer.Option(help="Sequences a batch.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 0.01,
+    hidden_size: Annotated[int, typer.Option(help="Of all layers.")] = 64,
+    samples: Annotated[int, typer.Option(help="Monte-Carlo runs a prediction.")] = 10,
+    reference: Annotated[str, typer.Option(help="The method the others are tested against; the first.")] = "",
+    foreign: Annotated[str, typer.Option(help="Another data set whose sequences should be noticed.")] = "",
+    scaling: Annotated[bool, typer.Option("--scaling", help="Also show all after temperature scaling.")] = False,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Such as st-tau.num_states=20; may be repeated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for table, figure, results and networks.")] = Path("comparison"),
+    device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 1,
+) -> None:
+    """Train several methods the same way on a data set; show which is better, and how sure that is.
+
+    Values are means over seeds. What was interrupted goes on when the same command is given again.
+
+    Example: sttau compare digits --methods lstm,ensemble,st-tau --out comparison
+    """
+    import torch
+
+    from sttau.comparison import METHODS
+    from sttau.comparison import compare as run
+
+    console = Console()
+    _check_folder(console, out)
+    device = _device(console, device)
+    if threads:
+        torch.set_num_threads(threads)
+    with _plain_errors(console):
+        result = run(
+            [name.strip() for name in methods.split(",")] if methods else list(METHODS),
+            data,
+            foreign=foreign or None,
+            reference=reference or None,
+            seeds=seeds,
+            settings=_settings(setting or []),
+            hidden_size=hidden_size,
+            samples=samples,
+            scaling=scaling,
+            folder=out / "networks",
+            device=device,
+            on_network=lambda title: None if console.is_terminal else console.print(f"training: {title}"),
+            updates=updates,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+        )
+        result.save(out)
+    header, lines = result.cells()
+    table = Table(title=f"{data}, {seeds} seeds", title_justify="left")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="right" if number else "left")
+    for line in lines:
+        table.add_row(*(_two_lines(cell) for cell in line))
+    console.print(table)
+    console.print(result.legend(), highlight=False, markup=False)
+    console.print(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}", soft_wrap=True)
+
+
+def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
+    """``method.name=value`` of every kind that JSON knows, and words, by method."""
+    settings: dict[str, dict[str, Any]] = {}
+    for text in given:
+        place, equals, value = text.partition("=")
+        method, dot, name = place.partition(".")
+        if not (equals and dot and method and name):
+            raise ValueError(f"--set must be method.name=value, such as st-tau.num_states=20, got {text!r}")
+        try:
+            settings.setdefault(method, {})[name] = json.loads(value)
+        except ValueError:
+            settings.setdefault(method, {})[name] = value
+    return settings
+
+
+def _two_lines(cell: str) -> Text:
+    """A cell of a comparison for a terminal: value and mark above, interval below."""
+    value, _, rest = cell.partition(" [")
+    bounds, _, mark = rest.partition("]")
+    text = Text(value.replace("**", ""), style="bold" if "**" in value else "")
+    text.append(mark, style="green" if "▲" in mark else "red")
+    return text.append(f"\n{bounds.replace(', ', ' – ')}", style="dim not bold") if bounds else text
+
+
+def _device(console: Console, asked: str) -> str:
+    """The device asked for, or the GPU where there is one."""
+    import torch
+
+    device = asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cuda", "cpu") or (device == "cuda" and not torch.cuda.is_available()):
+        console.print(
+            f"[red]--device {device} is not there; this machine has: {'cuda, ' * torch.cuda.is_available()}cpu[/red]"
+        )
+        raise typer.Exit(2)
+    return device
+
+
+def _check_folder(console: Console, out: Path) -> None:
+    """Refuse a file where a folder is to be, before any work."""
+    if out.exists() and not out.is_dir():
+        console.print(f"[red]--out {out} is a file; name a folder[/red]")
+        raise typer.Exit(2)

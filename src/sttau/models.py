@@ -115,6 +115,10 @@ class SequenceModel(nn.Module):
         """The networks that are trained apart from each other: the model itself, or those of an ensemble."""
         return (self,)
 
+    def apart(self, noise: Noise | None) -> list[tuple[SequenceModel, Noise | None]]:
+        """The networks whose losses and penalties add up to the model's, each with the noise of its own."""
+        return [(self, noise)]
+
     @property
     def finite_state_layer(self) -> FiniteStateRNN:
         """The layer, where it has states; an error that says so where it has none."""
@@ -623,13 +627,19 @@ class DeepEnsemble(SequenceModel):
         self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
     ) -> Tensor:
         """The sum of the members' losses."""
-        noises = zip(self.members, self._noises(noise), strict=True)
-        return torch.stack([member.loss(inputs, targets, lengths, noise=own) for member, own in noises]).sum()
+        members = zip(self.members, self._noises(noise), strict=True)
+        return torch.stack([member.loss(inputs, targets, lengths, noise=own) for member, own in members]).sum()
 
     def penalty(self, sequences: int) -> Tensor | None:
         """The sum of the members' penalties."""
         parts = [part for part in (member.penalty(sequences) for member in self.members) if part is not None]
         return torch.stack(parts).sum() if parts else None
+
+    def apart(self, noise: Noise | None) -> list[tuple[SequenceModel, Noise | None]]:
+        """The members; a class of its own whose loss or penalty is another than their sum stays in one piece."""
+        if type(self).loss is not DeepEnsemble.loss or type(self).penalty is not DeepEnsemble.penalty:
+            return super().apart(noise)
+        return list(zip(self.members, self._noises(noise), strict=True))
 
     def _noises(self, noise: Noise | None) -> list[Noise | None]:
         """Noise for each member, under seeds far apart; the first keeps its own."""

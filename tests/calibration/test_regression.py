@@ -20,6 +20,7 @@ from sttau.calibration import (
     mean_squared_error,
     pit_histogram,
     pit_values,
+    quantile,
     sample_crps,
 )
 
@@ -142,6 +143,16 @@ def test_central_intervals_leave_equal_tails(runs: int) -> None:
         law = stats.norm(mean.numpy(), variance.sqrt().numpy())
         assert np.allclose(law.cdf(low.numpy()).mean(0), (1 - level) / 2, atol=1e-12)
         assert np.allclose(law.cdf(high.numpy()).mean(0), (1 + level) / 2, atol=1e-12)
+
+
+@pytest.mark.parametrize("runs", [1, 6])
+def test_a_quantile_has_its_share_of_probability_below(runs: int) -> None:
+    mean, variance, _ = _mixture(5, runs, 20, 2)
+    for share in (0.01, 0.5, 0.8):
+        at = quantile(mean, variance, share).numpy()
+        assert np.allclose(stats.norm(mean.numpy(), variance.sqrt().numpy()).cdf(at).mean(0), share, atol=1e-12)
+    with pytest.raises(ValueError, match="share must lie between 0 and 1"):
+        quantile(mean, variance, 1.0)
 
 
 def test_the_interval_of_one_gaussian_is_scipys() -> None:

@@ -131,7 +131,7 @@ def test_one_pair_can_prove_nothing() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = torch.rand(2, 50, generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(significance, "_CHUNK_NUMBERS", 128)
-    assert max(signs.numel() for signs in significance._signs(50, 99, 0)) <= 128
+    assert max(signs.numel() for signs in significance.draw_signs(50, 99, 0)) <= 128
     assert randomization_test(a, b, rounds=99).p_value > 1 / 100
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from sttau.engine import Engine, masked, using
+from sttau.engine.dispatch import say_once
 from sttau.engine.masked import MaskedWeights
 
 SIZES = [(6, 5, 3, 7), (3, 20, 4, 33), (2, 17, 2, 16), (1, 1, 1, 1)]  # time, rows, features, units
@@ -23,12 +26,12 @@ def problem(
     return draw(time, rows, features), weights, mask, draw(rows, size), draw(rows, size)
 
 
-def answers(engine: Engine, size: tuple[int, int, int, int], ragged: bool, dtype: torch.dtype) -> list[Tensor]:
+def answers(engine: Engine | None, size: tuple[int, int, int, int], ragged: bool, dtype: torch.dtype) -> list[Tensor]:
     """Output and memory, and the gradients of a sum over both that counts every number differently."""
     torch.manual_seed(1)
     x, weights, mask, hidden, memory = problem(*size, dtype)
     lengths = torch.randint(1, size[0] + 1, (size[1],)) if ragged else None
-    with using(engine):
+    with using(engine) if engine else nullcontext():
         output, last = masked.run(x, weights, mask, hidden, memory, lengths)
     total = (output * torch.randn_like(output)).sum() + (last * torch.randn_like(last)).sum()
     return [output, last, *torch.autograd.grad(total, [x, *weights, hidden, memory])]  # type: ignore[arg-type]
@@ -41,6 +44,51 @@ def test_values_and_gradients_are_those_of_the_reference(size: tuple[int, int, i
         answers("cpu", size, ragged, torch.float64), answers("reference", size, ragged, torch.float64), strict=True
     ):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ragged", [False, True])
+def test_steps_of_pytorch_do_where_kernels_cannot(
+    size: tuple[int, int, int, int], ragged: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    say_once.cache_clear()
+    monkeypatch.setattr(masked, "missing", lambda engine: f"no {engine} here")
+    for got, want in zip(
+        answers(None, size, ragged, torch.float64), answers("reference", size, ragged, torch.float64), strict=True
+    ):
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+    assert caplog.text.count("step by step, not on the kernels of engine 'cpu': no cpu here") == 1
+
+
+@pytest.mark.parametrize("size", [*SIZES, (2, 30, 4, 70)])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_the_kernels_are_as_good_in_single_precision(size: tuple[int, int, int, int], ragged: bool) -> None:
+    for got, want in zip(
+        answers("cpu", size, ragged, torch.float32), answers("reference", size, ragged, torch.float32), strict=True
+    ):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_depends_neither_on_the_rows_beside_it_nor_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weights, mask, hidden, memory = problem(5, 61, 3, 20, torch.float32)
+    x, hidden, memory = x.detach(), hidden.detach(), memory.detach()
+
+    def run(rows: slice) -> list[Tensor]:
+        given = x[:, rows].clone().requires_grad_()
+        output, last = masked.run(given, weights, mask[rows], hidden[rows], memory[rows])
+        return [output, last, *torch.autograd.grad(output.sum() + last.sum(), given)]
+
+    whole, few = run(slice(None)), run(slice(20, 27))
+    assert torch.equal(few[0], whole[0][:, 20:27])
+    assert torch.equal(few[1], whole[1][20:27])
+    torch.testing.assert_close(few[2], whole[2][:, 20:27])  # a product of PyTorch's
+    monkeypatch.setattr("sttau.engine.cpu._SMALL", 0)
+    torch.set_num_threads(3)
+    try:
+        shared = run(slice(None))
+    finally:
+        torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(shared[:2], whole[:2], strict=True))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")

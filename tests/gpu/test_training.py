@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sttau import SequenceClassifier, STTauGRU, STTauLSTM
+from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.models import Layer, SequenceModel
 from sttau.training import Interrupted, Update, fit
 from sttau.training.batches import Data, Order
@@ -116,3 +116,41 @@ def test_a_run_that_was_left_goes_on_as_if_nothing_had_happened(tmp_path: Path, 
     whole, _ = _trained("soft", cuda_graphs=cuda_graphs)
     assert len(log) == 60
     torch.testing.assert_close(_weights(resumed), _weights(whole), rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["soft", "plain"])
+def test_members_on_streams_of_their_own_have_the_gradient_of_the_sum(name: str) -> None:
+    """Step by step and captured, batch after batch of all lengths."""
+    torch.manual_seed(0)
+    device = torch.device("cuda")
+    x, y, lengths = _data()
+    model = DeepEnsemble.of(lambda: SequenceClassifier(LAYERS[name](), 2), 4).to(device).train()
+    parameters = list(model.parameters())
+    order, data = Order(100, 16, 0, lengths, 3), Data.on(device, x, y, lengths, seed=1)
+    eager = Gradients(model, parameters, torch.amp.GradScaler("cuda", enabled=False), "float32", 100, 1)
+    captured = CapturedGradients(eager)
+    for update in range(1, 80):
+        rows = order.rows(update)
+        batch = data.batch(rows, torch.arange(len(rows)), 1.0, update, few_shapes=True)
+        loss = model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise)
+        want = torch.autograd.grad(loss, parameters)
+        for got in (eager(batch), captured(batch)):
+            torch.testing.assert_close(got.loss, loss.detach(), rtol=1e-4, atol=1e-5)
+            for ours, theirs in zip(got.values, want, strict=True):
+                assert ours is not None
+                torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert len(eager.streams) == 4
+    assert captured.graphs
+    assert not captured.obstacle
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_an_ensemble_learns_with_graphs_as_without(precision: str) -> None:
+    x, y, lengths = _data()
+    logs = []
+    for cuda_graphs in (False, True):
+        model = DeepEnsemble.of(lambda: SequenceClassifier(LAYERS["soft"](), 2), 3).cuda()
+        options: dict[str, Any] = {"batch_size": 16, "learning_rate": 0.01, "precision": precision}
+        logs.append(fit(model, x, y, lengths, updates=60, cuda_graphs=cuda_graphs, **options))
+    for ours, theirs in zip(*logs, strict=True):
+        assert ours.loss == pytest.approx(theirs.loss, rel=5e-2, abs=2e-2)

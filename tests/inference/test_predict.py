@@ -753,8 +753,10 @@ def test_a_regressor_sums_up_its_runs(kind: type[STTauLSTM | STTauGRU], inferenc
     close(p.samples, means)
     close(p.mean, means.sum(0) / 8)
     close(p.epistemic, (means - means.sum(0) / 8).square().sum(0) / 8)
+    assert p.sample_variance is not None
     if variance:
-        close(p.aleatoric, torch.stack([run.variance for run in runs]).sum(0) / 8)
+        close(p.sample_variance, torch.stack([run.variance for run in runs]))
+        close(p.aleatoric, p.sample_variance.sum(0) / 8)
         assert bool((p.aleatoric > 0).all())
     else:
         assert not bool(p.aleatoric.any())

@@ -22,6 +22,7 @@ from sttau.calibration.regression import (
     mean_squared_error,
     pit_histogram,
     pit_values,
+    quantile,
     sample_crps,
 )
 from sttau.calibration.scaling import (
@@ -60,6 +61,7 @@ __all__ = [
     "pit_histogram",
     "pit_values",
     "prediction_error",
+    "quantile",
     "randomization_test",
     "reliability_curve",
     "restore_scaling",

@@ -187,7 +187,7 @@ def decompose_brier(probabilities: Any, labels: Any, bins: int | None = 10) -> B
         group = torch.unique(p, dim=0, return_inverse=True)[1]
     else:
         confidence, predicted = p.max(dim=-1)
-        number = _sort_into(confidence, _edges(confidence, bins, "width"))
+        number = sort_into(confidence, bin_edges(confidence, bins, "width"))
         group = torch.unique(predicted * bins + number, return_inverse=True)[1]
     p, outcome = p.to(torch.float64), _outcomes(y, p.shape[1])
     count = torch.bincount(group).to(torch.float64)[:, None]
@@ -219,7 +219,7 @@ def _outcomes(labels: Tensor, classes: int) -> Tensor:
     return torch.nn.functional.one_hot(labels, classes).to(torch.float64)
 
 
-def _edges(values: Tensor, bins: int, binning: str) -> Tensor:
+def bin_edges(values: Tensor, bins: int, binning: str) -> Tensor:
     """(bins + 1,) from 0 to 1."""
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
@@ -232,15 +232,15 @@ def _edges(values: Tensor, bins: int, binning: str) -> Tensor:
     return torch.cat([inner.new_zeros(1), inner, inner.new_ones(1)])
 
 
-def _sort_into(values: Tensor, edges: Tensor) -> Tensor:
+def sort_into(values: Tensor, edges: Tensor) -> Tensor:
     """The number of the bin of each value, which holds its upper edge."""
     edges = edges.to(values.dtype)  # float32 0.8 meets float32 edge 0.8
     return (torch.bucketize(values.contiguous(), edges) - 1).clamp(0, len(edges) - 2)
 
 
 def _curve(probability: Tensor, happened: Tensor, bins: int, binning: str) -> ReliabilityCurve:
-    edges = _edges(probability, bins, binning)
-    number = _sort_into(probability, edges)
+    edges = bin_edges(probability, bins, binning)
+    number = sort_into(probability, edges)
 
     def total(values: Tensor) -> Tensor:
         return torch.zeros(bins, dtype=torch.float64, device=values.device).index_add(0, number, values)

@@ -5,8 +5,7 @@ A forecast is a mean and a variance for each target, (predictions,) or (predicti
 variance may then lack the runs. For what ``predict`` returned:
 
 - ``r.mean, r.variance``: one Gaussian with the prediction's mean and total variance;
-- ``r.samples, r.aleatoric``: the mixture over runs, all with the mean noise of the data, since ``predict`` does not
-  keep the variance of single runs.
+- ``r.samples, r.sample_variance``: the mixture over runs, made with ``keep_samples=True``.
 
 Every function averages over predictions and outputs.
 """
@@ -79,13 +78,18 @@ def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
         >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
         0.9189
     """
+    return float(nll_terms(mean, variance, targets).mean())
+
+
+def nll_terms(mean: Any, variance: Any, targets: Any) -> Tensor:
+    """(predictions, outputs) of which :func:`gaussian_nll` is the mean."""
     middle, spread, y = check_forecast(mean, variance, targets)
     if not bool((spread > 0).all()):
         raise ValueError(
             "variance must be positive for a density; a model without variance head has no noise of the data"
         )
     log_density = -0.5 * ((y - middle).square() / spread + spread.log() + math.log(2 * math.pi))
-    return float(math.log(len(middle)) - log_density.logsumexp(0).mean())
+    return math.log(len(middle)) - log_density.logsumexp(0)
 
 
 def gaussian_crps(mean: Any, variance: Any, targets: Any) -> float:
@@ -103,9 +107,14 @@ def gaussian_crps(mean: Any, variance: Any, targets: Any) -> float:
         >>> round(gaussian_crps([0.0], [1.0], [0.0]), 4)
         0.2337
     """
+    return float(crps_terms(mean, variance, targets).mean())
+
+
+def crps_terms(mean: Any, variance: Any, targets: Any) -> Tensor:
+    """(predictions, outputs) of which :func:`gaussian_crps` is the mean."""
     middle, spread, y = check_forecast(mean, variance, targets)
     apart = sum(_distance(middle[i] - middle, spread[i] + spread).mean(0) for i in range(len(middle))) / len(middle)
-    return float((_distance(y - middle, spread).mean(0) - apart / 2).mean())
+    return _distance(y - middle, spread).mean(0) - apart / 2
 
 
 def sample_crps(samples: Any, targets: Any, fair: bool = True) -> float:
@@ -132,6 +141,24 @@ def sample_crps(samples: Any, targets: Any, fair: bool = True) -> float:
     weight = (2 * torch.arange(1, runs + 1, dtype=torch.float64, device=x.device) - runs - 1)[:, None, None]
     pairs = 2 * (weight * x).sum(0)  # Σ_ij |x_i - x_j|
     return float((x.abs().mean(0) - pairs / (2 * runs * (runs - 1 if fair else runs))).mean())
+
+
+def quantile(mean: Any, variance: Any, share: float) -> Tensor:
+    """(predictions, outputs) the number below which this share of the forecast's probability lies.
+
+    Args:
+        mean: (predictions,), (predictions, outputs), or (runs, predictions, outputs) for a mixture.
+        variance: of the same shape or one that broadcasts; not negative.
+        share: between 0 and 1; 0.5 for the median.
+
+    Example:
+        >>> round(quantile([[[-1.0]], [[1.0]]], [[[1.0]], [[1.0]]], 0.9).item(), 3)  # halfway between two Gaussians
+        1.849
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1, for instance 0.5, got {share}")
+    middle = _runs("mean", mean)
+    return _quantile(middle, _spread(variance, middle), share)
 
 
 def central_interval(mean: Any, variance: Any, level: float = 0.9) -> tuple[Tensor, Tensor]:

@@ -66,9 +66,9 @@ def randomization_test(
     difference, least = _difference(metric, first, second, rest)
     if metric is None:
         apart = (first - second)[first != second].cpu() / len(first)  # equal answers exchanged change nothing
-        others = (signs @ apart for signs in _signs(len(apart), rounds, seed))
+        others = (signs @ apart for signs in draw_signs(len(apart), rounds, seed))
     else:
-        others = (_exchange(metric, first, second, rest, signs < 0) for signs in _signs(len(first), rounds, seed))
+        others = (_exchange(metric, first, second, rest, signs < 0) for signs in draw_signs(len(first), rounds, seed))
     count = sum(int((other.abs() >= least).sum()) for other in others)
     return Comparison(difference, (count + 1) / (rounds + 1))
 
@@ -141,7 +141,7 @@ def _difference(
     return left - right, abs(left - right) - 1e-12 * scale
 
 
-def _signs(size: int, rounds: int, seed: int) -> Iterator[Tensor]:
+def draw_signs(size: int, rounds: int, seed: int) -> Iterator[Tensor]:
     """(some, size) of -1, exchanged, and 1, left as they are."""
     generator = torch.Generator().manual_seed(seed)
     at_once = max(1, _CHUNK_NUMBERS // max(1, size))

@@ -6,12 +6,14 @@ backward pass, in place of a graph of small steps:
     g_t = W_x x_t + b + W_h (m ⊙ h_{t-1}),   then the gates of an LSTM
 
 All is time first. The masked input, its projection and the gradients of weights are matrix products over all steps;
-only W_h (m ⊙ h_{t-1}) and the gates are serial. They run either as a few in-place operations a step (``steps``, any
-device, any number type), or in Triton (``masked_triton.py``), where a program owns sixteen rows for the whole length.
+only W_h (m ⊙ h_{t-1}) and the gates are serial. They run on a CPU as kernels of Numba (``masked_cpu.py``), on a GPU in
+Triton (``masked_triton.py``), where a program owns sixteen rows for the whole length, and where neither can do it as a
+few in-place operations a step (``steps``, any device, any number type).
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sttau.engine.dispatch import forced, interpreted, missing, say_once
+from sttau.engine.dispatch import Engine, forced, interpreted, missing, say_once
 
 _PIECE_NUMBERS = 1 << 21  # of the gates, that a piece of time holds where no gradient is needed
 _WIDEST = 512  # units that a program of the Triton engine can own
@@ -56,7 +58,7 @@ def run(
         >>> output.shape, memory.shape
         (torch.Size([5, 2, 4]), torch.Size([2, 4]))
     """
-    engine = _choose(x, hidden.shape[1])
+    engine, mask = _choose(x, hidden.shape[1]), mask.contiguous()
     with torch.autocast(x.device.type, enabled=False):
         if engine == "reference":
             return reference(x, weights, mask, hidden, memory, lengths)
@@ -90,34 +92,33 @@ def reference(
 
 
 def _choose(x: Tensor, size: int) -> str:
-    """``triton`` where it can run, or is asked for; else ``steps``."""
+    """The engine asked for, or that of the device; ``steps`` where it cannot run, which is said once."""
     asked = forced()
-    if asked == "reference":
-        return asked
-    obstacle = None
-    if x.dtype != torch.float32:
-        obstacle = f"its kernels are for float32, not {x.dtype}"
-    elif size > _WIDEST:
-        obstacle = f"its kernels hold layers of up to {_WIDEST} units, not {size}"
-    elif asked == "triton" or x.is_cuda:
-        obstacle = missing("triton") or (None if x.is_cuda or interpreted() else "it needs a CUDA device")
-    if asked == "triton" and obstacle:
-        raise ValueError(f"engine='triton' cannot run this layer: {obstacle}")
-    if asked == "cpu" and x.device.type != "cpu":
-        raise ValueError(f"engine='cpu' cannot run this layer: it is on device {x.device}")
-    if asked == "triton" or (x.is_cuda and asked is None and obstacle is None):
-        return "triton"
-    if x.is_cuda and obstacle:
-        say_once("variational dropout runs step by step, not on Triton's kernels", obstacle)
+    wanted = asked or ("triton" if x.is_cuda else "cpu")
+    obstacle = None if wanted == "reference" else _obstacle(wanted, x, size)
+    if obstacle is None:
+        return wanted
+    if asked:
+        raise ValueError(f"engine={asked!r} cannot run this layer: {obstacle}")
+    say_once(f"variational dropout runs step by step, not on the kernels of engine {wanted!r}", obstacle)
     return "steps"
 
 
-def _backend(engine: str) -> Any:
-    if engine == "steps":
-        return Stepwise
-    from sttau.engine import masked_triton
+def _obstacle(engine: Engine, x: Tensor, size: int) -> str | None:
+    """Why an engine cannot do the work; None where it can."""
+    if engine == "cpu":
+        if x.device.type != "cpu":
+            return f"it is on device {x.device}"
+        return "they cannot be traced" if torch.compiler.is_compiling() else missing(engine)
+    if x.dtype != torch.float32:
+        return f"its kernels are for float32, not {x.dtype}"
+    if size > _WIDEST:
+        return f"its kernels hold layers of up to {_WIDEST} units, not {size}"
+    return missing(engine) or (None if x.is_cuda or interpreted() else "it needs a CUDA device")
 
-    return masked_triton
+
+def _backend(engine: str) -> Any:
+    return Stepwise if engine == "steps" else import_module(f"sttau.engine.masked_{engine}")
 
 
 def _without_gradient(
@@ -191,7 +192,9 @@ class _Masked(torch.autograd.Function):
         time, rows, width = gates.shape
         delta = gates.new_empty(time + 1, rows, width)  # gradients of the gates, and none after the last step
         delta[-1] = 0
-        carried = torch.zeros_like(mask) if grad_last is None else grad_last.clone()
+        carried = (
+            torch.zeros_like(mask) if grad_last is None else grad_last.clone(memory_format=torch.contiguous_format)
+        )
         if grad_output is not None:
             grad_output = grad_output.contiguous()
         _backend(ctx.engine).backward(gates, cells, recurrent, mask, lengths, grad_output, carried, delta)

@@ -13,16 +13,14 @@ from typing import Any
 
 import torch
 
-import sttau
 from sttau.files import write_atomically
 
 
 def versions() -> dict[str, str]:
     """Versions of what a number can depend on."""
     return {
-        "sttau": sttau.__version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+        **{name: version(name) for name in ("sttau", "torch", "numpy", "scikit-learn")},
     }
 
 

@@ -28,6 +28,7 @@ _MODES: dict[str, LayerMode] = {
 _DRAWN: tuple[LayerMode, ...] = ("soft", "straight_through", "sampled")
 _NAMES = {mode: name for name, mode in _MODES.items()}
 _CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold
+_RUN_BY_RUN = ("samples", "sample_variance")  # fields with an axis of runs
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,9 @@ class RegressionPrediction:
         epistemic: (batch, outputs) variance of the predicted mean over runs (over states, when exact).
         inference: which law was used: soft, hard, exact, sampled or deterministic.
         samples: (runs, batch, outputs) means of the single runs, if asked for.
+        sample_variance: (runs, batch, outputs) the noise of the data that each of them predicts; beside ``samples``.
+            Together they are the mixture of Gaussians that the prediction is: ``sttau.calibration.quantile(r.samples,
+            r.sample_variance, 0.9)``.
     """
 
     mean: Tensor
@@ -90,6 +94,7 @@ class RegressionPrediction:
     epistemic: Tensor
     inference: str
     samples: Tensor | None = None
+    sample_variance: Tensor | None = None
 
     @property
     def total(self) -> Tensor:
@@ -273,13 +278,12 @@ def _summarise(model: SequenceModel, outputs: list[Any], batch: int, keep: bool)
         return part | ({"samples": p.transpose(0, 1)} if keep else {})
     mean = torch.cat([_wide(output.mean) for output in outputs])
     mean = mean.reshape(-1, batch, *mean.shape[1:])
-    part = {"mean": mean.mean(0), "epistemic": mean.var(0, correction=0)}
     if outputs[0].variance is None:
-        part["aleatoric"] = torch.zeros_like(part["mean"])
+        noise = torch.zeros_like(mean)
     else:
-        noise = torch.cat([_wide(output.variance) for output in outputs])
-        part["aleatoric"] = noise.reshape(mean.shape).mean(0)
-    return part | ({"samples": mean.transpose(0, 1)} if keep else {})
+        noise = torch.cat([_wide(output.variance) for output in outputs]).reshape(mean.shape)
+    part = {"mean": mean.mean(0), "epistemic": mean.var(0, correction=0), "aleatoric": noise.mean(0)}
+    return part | ({"samples": mean.transpose(0, 1), "sample_variance": noise.transpose(0, 1)} if keep else {})
 
 
 def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bool) -> dict[str, Tensor]:
@@ -336,7 +340,7 @@ def _hold(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
     def hold(name: str, value: Tensor) -> Tensor:
         if name == "attribution":
             return value
-        axis = 2 if name == "samples" else 1
+        axis = 2 if name in _RUN_BY_RUN else 1
         step = torch.arange(value.shape[axis], device=value.device).expand(len(lengths), -1)
         index = torch.minimum(step, lengths[:, None] - 1)
         index = index.reshape(len(lengths), *(1,) * (axis - 1), -1, *(1,) * (value.dim() - axis - 1))
@@ -348,8 +352,7 @@ def _hold(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
 def _join(model: SequenceModel, parts: list[dict[str, Tensor]], inference: str) -> Prediction | RegressionPrediction:
     """Put the chunks together again."""
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    if "samples" in whole:
-        whole["samples"] = whole["samples"].transpose(0, 1)
+    whole |= {name: whole[name].transpose(0, 1) for name in _RUN_BY_RUN if name in whole}
     if isinstance(model.members[0], SequenceClassifier):
         return Prediction(**whole, inference=inference)
     return RegressionPrediction(**whole, inference=inference)

@@ -29,6 +29,8 @@ def summary_table(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for method, name in METHOD_NAMES.items():
         runs = [result for result in results if result.data == "digits" and result.method == method]
+        if not runs:
+            continue
         cells = [_spread([run.metrics[column] for run in runs]) for column in _COLUMNS]
         rows.append([name, *cells])
     return ["method", *_COLUMNS.values()], rows

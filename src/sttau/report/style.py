@@ -15,9 +15,26 @@ BLUE = "#2563ab"
 ORANGE = "#d97706"
 GREEN = "#2f855a"
 RED = "#c53030"
+PURPLE = "#6b46c1"
 
-METHOD_COLOURS = {"lstm": MUTED, "st-tau": BLUE}
-METHOD_NAMES = {"lstm": "LSTM", "st-tau": "ST-τ LSTM"}
+METHOD_COLOURS = {
+    "lstm": MUTED,
+    "gru": INK,
+    "ensemble": GREEN,
+    "bayes": RED,
+    "dropout": ORANGE,
+    "state-regularized": PURPLE,
+    "st-tau": BLUE,
+}
+METHOD_NAMES = {
+    "lstm": "LSTM",
+    "gru": "GRU",
+    "ensemble": "deep ensemble",
+    "bayes": "Bayes LSTM",
+    "dropout": "variational dropout",
+    "state-regularized": "state-regularised",
+    "st-tau": "ST-τ LSTM",
+}
 
 
 @contextmanager

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from sttau.engine import Noise
 from sttau.models import SequenceModel
 from sttau.training.batches import Batch
 
@@ -29,8 +31,15 @@ class Gradient(NamedTuple):
     ]  # one a parameter; None where the loss does not depend on it. Scaled by the scaler
 
 
+_Part = tuple[Tensor, dict[torch.nn.Parameter, Tensor | None]]  # loss and gradient of one network
+
+
 class Gradients:
     """Computes gradients step by step, as PyTorch does.
+
+    Networks that are trained apart, the members of an ensemble, go forward and backward one after another: only one of
+    them has its intermediate results in memory, and in the cache. On a GPU each has a stream of its own, so that small
+    ones run beside each other. The numbers are those of the gradient of the sum.
 
     Args:
         model: whose loss, and whose penalty where it has one.
@@ -53,19 +62,64 @@ class Gradients:
         self.model, self.parameters, self.scaler = model, parameters, scaler
         self.dtype = None if precision == "float32" else getattr(torch, precision)
         self.sequences, self.processes = sequences, processes
+        self.streams: list[torch.cuda.Stream] = []  # kept: what is captured must have been warmed up on the same ones
+        self.seen: set[torch.Size] = set()
 
     def __call__(self, batch: Batch) -> Gradient:
         """Return the gradient of a batch."""
+        networks = self.model.apart(batch.noise)
+        works: list[Callable[[], _Part]] = [partial(self._gradient, network, batch, own) for network, own in networks]
+        # What is made once and kept, such as constants of a shape, is made on the current stream, which all wait for.
+        if len(works) > 1 and batch.inputs.is_cuda and batch.inputs.shape in self.seen:
+            parts = self._beside_each_other(works, batch.inputs.device)
+        else:
+            parts = [work() for work in works]
+            self.seen.add(batch.inputs.shape)
+        loss, total = parts[0][0], dict(parts[0][1])
+        for other, values in parts[1:]:
+            loss = loss + other
+            for parameter, value in values.items():  # two networks may share a weight
+                before = total.get(parameter)
+                total[parameter] = value if before is None else before if value is None else before + value
+        return Gradient(loss, tuple(total.get(parameter) for parameter in self.parameters))
+
+    def _gradient(self, network: SequenceModel, batch: Batch, noise: Noise | None) -> _Part:
+        """Loss of one network, and the gradient of those parameters that are its own."""
         device = batch.inputs.device.type
+        own = self.parameters
+        if network is not self.model:
+            there = set(network.parameters())
+            own = [parameter for parameter in own if parameter in there]
         # Without a cache of converted weights, which would outlive a captured graph.
         with nullcontext() if self.dtype is None else torch.autocast(device, self.dtype, cache_enabled=False):
-            loss = self.model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise) * batch.share
-            penalty = self.model.penalty(self.sequences)
+            loss = network.loss(batch.inputs, batch.targets, batch.lengths, noise=noise) * batch.share
+            penalty = network.penalty(self.sequences)
             if penalty is not None:
                 loss = loss + penalty / self.processes
+        if not own:  # all of its weights are held fast
+            return loss.detach(), {}
         with torch.autograd.set_multithreading_enabled(False):  # waking another thread takes longer than a short step
-            values = torch.autograd.grad(self.scaler.scale(loss), self.parameters, allow_unused=True)
-        return Gradient(loss.detach(), values)
+            values = torch.autograd.grad(self.scaler.scale(loss), own, allow_unused=True)
+        return loss.detach(), dict(zip(own, values, strict=True))
+
+    def _beside_each_other(self, works: list[Callable[[], _Part]], device: torch.device) -> list[_Part]:
+        """Each on a stream that begins and ends where the current one is; a capture takes them for branches."""
+        while len(self.streams) < len(works):
+            self.streams.append(torch.cuda.Stream(device))
+        current = torch.cuda.current_stream(device)
+        parts = []
+        for work, stream in zip(works, self.streams, strict=False):
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                parts.append(work())
+        for stream in self.streams[: len(works)]:
+            current.wait_stream(stream)
+        if not torch.cuda.is_current_stream_capturing():  # a graph keeps its memory anyway
+            for loss, values in parts:
+                for tensor in (loss, *values.values()):
+                    if tensor is not None:
+                        tensor.record_stream(current)
+        return parts
 
 
 class CapturedGradients:

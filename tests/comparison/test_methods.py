@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sttau.comparison.methods import METHODS, Task, build, resolve
+from sttau.data import SequenceDataset, load
+from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
+
+
+def numbers(features: int = 3, outputs: int = 1, sequences: int = 40) -> SequenceDataset:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(sequences, 6, features, generator=generator)
+    y = x[:, 0, :1] + torch.arange(outputs)
+    labels = y[:, 0] if outputs == 1 else y
+    return SequenceDataset("numbers", "train", x, torch.full((sequences,), 6), labels, (), "made up")
+
+
+def weights(model: SequenceModel) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("data", ["digits", "tomita1", "numbers"])
+def test_every_method_reads_every_kind_of_data(name: str, data: str) -> None:
+    train = numbers(outputs=2) if data == "numbers" else load(data, "train")
+    task = Task.of(train)
+    settings = resolve(name, task, {}, 8)
+    model = build(name, task, settings, train, 0)
+    assert isinstance(model.members[0], SequenceRegressor if data == "numbers" else SequenceClassifier)
+    assert isinstance(model, DeepEnsemble) == (name == "ensemble")
+    lengths = model.check(train.inputs[:3], train.lengths[:3])
+    targets = model.check_targets(train.labels[:3], 3)
+    assert model.loss(train.inputs[:3], targets, lengths).isfinite()
+    again, other = build(name, task, settings, train, 0), build(name, task, settings, train, 1)
+    assert torch.equal(weights(model), weights(again))
+    assert not torch.equal(weights(model), weights(other))
+
+
+def test_members_of_ensembles_under_different_seeds_start_apart() -> None:
+    train = load("digits", "train")
+    task = Task.of(train)
+    settings = resolve("ensemble", task, {"size": 3}, 4)
+    starts = [weights(member) for seed in (0, 1) for member in build("ensemble", task, settings, train, seed).members]
+    assert len({start[0].item() for start in starts}) == 6
+
+
+def test_what_is_given_stands_before_what_is_usual() -> None:
+    task = Task.of(load("digits", "train"))
+    assert resolve("st-tau", task, {}, 32) == {"cell": "lstm", "hidden_size": 32, "num_states": 10, "readout": "cell"}
+    given = {"cell": "gru", "hidden_size": 5, "num_states": 3, "readout": "state"}
+    assert resolve("st-tau", task, given, 32) == given
+    assert resolve("dropout", Task.of(numbers(features=1)), {}, 32)["input_dropout"] == 0
+
+
+def test_bayes_is_no_wider_than_the_data_pays_for() -> None:
+    few, many = Task.of(numbers(sequences=400)), Task.of(numbers(sequences=100_000))
+    size = resolve("bayes", few, {}, 64)["hidden_size"]
+    assert 4 * size * (size + 5) <= 800 < 4 * (size + 1) * (size + 6)
+    assert resolve("bayes", many, {}, 64)["hidden_size"] == 64
+    assert resolve("bayes", few, {"hidden_size": 50}, 64)["hidden_size"] == 50
+
+
+def test_names_and_settings_that_make_no_sense_are_refused() -> None:
+    train = load("digits", "train")
+    task = Task.of(train)
+    with pytest.raises(
+        ValueError, match=r"methods must be among lstm, gru, .*, or name a factory of a model; got 'rnn'"
+    ):
+        resolve("rnn", task, {}, 8)
+    with pytest.raises(ValueError, match="cell of 'bayes' must be one of lstm, got 'gru'"):
+        resolve("bayes", task, {"cell": "gru"}, 8)
+    with pytest.raises(ValueError, match=r"settings of 'st-tau' do not fit STTauLSTM: .*'states'"):
+        build("st-tau", task, resolve("st-tau", task, {"states": 3}, 8), train, 0)
