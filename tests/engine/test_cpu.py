@@ -405,3 +405,9 @@ def test_bfloat16_is_only_storage() -> None:
         true, _ = layer(x, noise=noise)
     assert ours.dtype == torch.bfloat16
     torch.testing.assert_close(ours, true, rtol=0.02, atol=0.02)
+
+
+def test_kernels_of_one_kind_have_names_of_their_own() -> None:
+    """Compiled code is kept on disk and calls by name; functions of one name were mixed up between processes."""
+    names = {product.py_func.__qualname__ for product in (cpu_math.product1, cpu_math.product3, cpu_math.product4)}
+    assert len(names) == 3

@@ -586,7 +586,6 @@ def _product(columns: int) -> Any:
     """
     most = min(8, SUMS // columns)
 
-    @njit(nogil=True, _nrt=False)
     def product(
         out: Array, place: tuple[int, int, int], init: Array, begin: tuple[int, int, int], left: Array,
         a: tuple[int, int, int], right: Array, b: tuple[int, int, int], depth: int, rows: int
@@ -604,7 +603,9 @@ def _product(columns: int) -> Any:
         if row < rows:
             _tile(out, _row(place, row), init, _row(begin, row), left, _row(a, row), right, b, depth, 1, columns)
 
-    return product
+    # Compiled callers are kept on disk and name what they call by this: products of one name would be mixed up.
+    product.__qualname__ = f"product{columns}"
+    return njit(nogil=True, _nrt=False)(product)
 
 
 product1, product3, product4 = _product(1), _product(3), _product(4)
