@@ -12,6 +12,7 @@ from sttau.layers import (
     VariationalDropoutLSTM,
 )
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, load
+from sttau.version import __version__
 
 __all__ = [
     "BayesLSTM",
@@ -25,6 +26,7 @@ __all__ = [
     "StateRegularizedGRU",
     "StateRegularizedLSTM",
     "VariationalDropoutLSTM",
+    "__version__",
     "automata",
     "calibration",
     "compare",
@@ -34,4 +36,3 @@ __all__ = [
     "predict",
     "training",
 ]
-__version__ = "0.1.0"

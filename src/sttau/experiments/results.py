@@ -14,13 +14,15 @@ from typing import Any
 import torch
 
 from sttau.files import write_atomically
+from sttau.version import __version__
 
 
 def versions() -> dict[str, str]:
     """Versions of what a number can depend on."""
     return {
+        "sttau": __version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in ("sttau", "torch", "numpy", "scikit-learn")},
+        **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
     }
 
 

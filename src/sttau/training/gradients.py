@@ -39,7 +39,7 @@ class Gradients:
 
     Networks that are trained apart, the members of an ensemble, go forward and backward one after another: only one of
     them has its intermediate results in memory, and in the cache. On a GPU each has a stream of its own, so that small
-    ones run beside each other. The numbers are those of the gradient of the sum.
+    ones run beside each other, unless they are being captured. The numbers are those of the gradient of the sum.
 
     Args:
         model: whose loss, and whose penalty where it has one.
@@ -62,7 +62,7 @@ class Gradients:
         self.model, self.parameters, self.scaler = model, parameters, scaler
         self.dtype = None if precision == "float32" else getattr(torch, precision)
         self.sequences, self.processes = sequences, processes
-        self.streams: list[torch.cuda.Stream] = []  # kept: what is captured must have been warmed up on the same ones
+        self.streams: list[torch.cuda.Stream] = []
         self.seen: set[torch.Size] = set()
 
     def __call__(self, batch: Batch) -> Gradient:
@@ -70,7 +70,8 @@ class Gradients:
         networks = self.model.apart(batch.noise)
         works: list[Callable[[], _Part]] = [partial(self._gradient, network, batch, own) for network, own in networks]
         # What is made once and kept, such as constants of a shape, is made on the current stream, which all wait for.
-        if len(works) > 1 and batch.inputs.is_cuda and batch.inputs.shape in self.seen:
+        beside = len(works) > 1 and batch.inputs.is_cuda and batch.inputs.shape in self.seen
+        if beside and not torch.cuda.is_current_stream_capturing():  # a capture with several streams fails
             parts = self._beside_each_other(works, batch.inputs.device)
         else:
             parts = [work() for work in works]
@@ -103,7 +104,7 @@ class Gradients:
         return loss.detach(), dict(zip(own, values, strict=True))
 
     def _beside_each_other(self, works: list[Callable[[], _Part]], device: torch.device) -> list[_Part]:
-        """Each on a stream that begins and ends where the current one is; a capture takes them for branches."""
+        """Each on a stream that begins and ends where the current one is."""
         while len(self.streams) < len(works):
             self.streams.append(torch.cuda.Stream(device))
         current = torch.cuda.current_stream(device)
@@ -114,11 +115,10 @@ class Gradients:
                 parts.append(work())
         for stream in self.streams[: len(works)]:
             current.wait_stream(stream)
-        if not torch.cuda.is_current_stream_capturing():  # a graph keeps its memory anyway
-            for loss, values in parts:
-                for tensor in (loss, *values.values()):
-                    if tensor is not None:
-                        tensor.record_stream(current)
+        for loss, values in parts:
+            for tensor in (loss, *values.values()):
+                if tensor is not None:
+                    tensor.record_stream(current)
         return parts
 
 
@@ -145,9 +145,11 @@ class CapturedGradients:
         if key not in self.graphs:
             if self.obstacle or self.seen[key] < self._OFTEN or len(self.graphs) >= self._MOST:
                 return self.gradients(batch)
+            draws = torch.cuda.default_generators[batch.inputs.device.index].clone_state()
             try:
                 self.graphs[key] = _Graph(self.gradients, batch, self.pool)
             except RuntimeError as error:
+                torch.cuda.default_generators[batch.inputs.device.index].graphsafe_set_state(draws)  # not in capture
                 self.obstacle = str(error).strip().split("\n")[0]
                 _log.warning(
                     "training runs without CUDA graphs, because this model cannot be captured: %s", self.obstacle
