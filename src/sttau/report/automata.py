@@ -158,7 +158,7 @@ def tables(results: Sequence[Result]) -> dict[str, str]:
 def training_figure(early: Snapshot, late: Snapshot) -> Figure:
     """An automaton while a network is still learning it, and at the end (the paper's Figure 8)."""
     with look():
-        figure = Figure(figsize=(12, 4.6), layout="constrained")
+        figure = Figure(figsize=(12, 2.8), layout="constrained")
         for axes, snapshot in zip(figure.subplots(1, 2), (early, late), strict=True):
             draw_automaton(
                 axes,
