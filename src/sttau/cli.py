@@ -252,7 +252,7 @@ def extract(
     against: Annotated[
         str, typer.Option(help="Compare with this: tomita1 … tomita7, stochastic1, stochastic2, or a .json of ours.")
     ] = "",
-    start: Annotated[str, typer.Option(help="The token every sequence begins with.")] = "^",
+    start: Annotated[str, typer.Option(help="The token every sequence begins with; pa: may be empty.")] = "^",
     accept: Annotated[str, typer.Option(help='The class that means "in the language", by name or number.')] = "",
     tolerance: Annotated[float, typer.Option(help="pa: how different states may be that are merged.")] = 0.01,
     leak: Annotated[float, typer.Option(help="pa: states are left out that are entered less often a step.")] = 0.001,
@@ -291,7 +291,7 @@ def extract(
             notes = {name: getattr(extracted, name, None) for name in ("probabilities", "variances")}
             told = f"the least sure edge has probability {min(extracted.probabilities.values()):.3f}"
         else:
-            small = reduce(compile(network, start=start).pa(number), tolerance, leak=leak)
+            small = reduce(compile(network, start=start or None).pa(number), tolerance, leak=leak)
             automaton, size = small.pa, small.pa.num_states
             told = f"within {small.bound(10):.2g} of the network on every string of at most 10 symbols"
         states = network.finite_state_layer.num_states

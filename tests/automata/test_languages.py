@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -170,3 +171,14 @@ def test_bad_arguments_are_named() -> None:
         as_dataset(["^"], torch.ones(1), "^a")
     with pytest.raises(ValueError, match="not in the alphabet"):
         accepts(tomita(1), ["012"])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_definitions_in_the_docs_are_those_of_the_code(number: int) -> None:
+    page = (Path(__file__).parents[2] / "docs/automata.md").read_text("utf-8")
+    pa = stochastic(number)
+    for state in range(pa.num_states):
+        laws = (", ".join(f"{p:g}" for p in matrix[state].tolist()) for matrix in pa.matrices)
+        assert f"| {state} | {' | '.join(laws)} |" in page
+    assert pa.output.tolist() == [float(state == 1) for state in range(pa.num_states)]
+    assert float(pa.initial[0]) == 1

@@ -10,7 +10,7 @@ import torch
 from automata.fa.dfa import DFA
 from torch import Tensor
 
-from sttau.automata import PA, compare, tomita
+from sttau.automata import PA, compare, random_pa, tomita
 from sttau.data.stochastic import PROBABILISTIC_GRAMMARS
 
 EYE = torch.eye(2, dtype=torch.float64)
@@ -62,6 +62,18 @@ def test_probability_is_the_sum_over_all_paths() -> None:
             chance *= float(pa.matrices[symbol, path[step], path[step + 1]])
         total += chance * float(pa.output[path[-1]])
     assert float(pa.probability(["abb"])) == pytest.approx(total, abs=1e-14)
+
+
+@pytest.mark.parametrize(("states", "symbols"), [(1, "a"), (5, "abc"), (3, "abcdefgh")])
+def test_many_strings_are_read_as_one_by_one(states: int, symbols: str) -> None:
+    pa = random_pa(states, symbols, seed=0)
+    strings = [symbols[::-1] * n + symbols[:m] for n in range(4) for m in range(len(symbols))]
+    alone = [float(pa.probability([string])) for string in strings]
+    assert pa.probability(strings).tolist() == pytest.approx(alone, abs=1e-14)
+    law = pa.initial
+    for symbol in strings[-1]:
+        law = law @ pa.matrices[symbols.index(symbol)]
+    assert float(law @ pa.output) == pytest.approx(alone[-1], abs=1e-14)
 
 
 def test_long_strings_keep_their_probability() -> None:

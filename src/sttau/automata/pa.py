@@ -121,9 +121,13 @@ class PA:
     def state_law(self, strings: Strings, lengths: Tensor | None = None) -> Tensor:
         """Return the law of the state after each string, (strings, k)."""
         ids, lengths = self.encode(strings, lengths)
-        law = self.initial.expand(len(ids), -1)
+        law, rows = self.initial.expand(len(ids), -1), torch.arange(len(ids), device=ids.device)
+        every = self.matrices.transpose(0, 1).flatten(1)  # (k, symbols · k)
         for step in range(ids.shape[1]):
-            moved = torch.bmm(law[:, None], self.matrices[ids[:, step]])[:, 0]
+            if len(self.alphabet) <= self.num_states:  # to read every symbol is less work than to gather matrices
+                moved = (law @ every).view(len(ids), len(self.alphabet), -1)[rows, ids[:, step]]
+            else:
+                moved = torch.bmm(law[:, None], self.matrices[ids[:, step]])[:, 0]
             law = torch.where((step < lengths)[:, None], moved, law)
         return law
 
