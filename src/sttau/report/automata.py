@@ -101,7 +101,9 @@ def languages_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         if result.data.startswith("stochastic"):
-            name = f"ours, k = {result.states}" if result.method == "st-tau" else result.method
+            name = result.method
+            if name.startswith("st-tau"):
+                name = name.replace("st-tau", "ours") + f", k = {result.states}"
             groups[result.data, result.settings["copies"]][name].append(result)
     rows: list[tuple[str, ...]] = []
     for (data, copies), methods in sorted(groups.items()):
