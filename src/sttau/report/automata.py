@@ -193,7 +193,7 @@ def main(arguments: Sequence[str]) -> None:
     learned = {}
     for number in (1, 2):
         data, counts = frequencies(number, 10)
-        learned[number] = extract_pa(learn_stochastic(data, frequencies=counts).model, tolerance=1e-3).pa
+        learned[number] = extract_pa(learn_stochastic(data, frequencies=counts, head="halves").model, tolerance=1e-3).pa
     save_drawing(languages_figure(learned), images / "stochastic-learned.png")
 
 
