@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import cast
 
 import torch
@@ -286,7 +287,8 @@ def learn_stochastic(
         distinct: how many rows of S are different; chosen by the criterion if None.
         hidden_size: d.
         embedding_size: numbers a symbol becomes.
-        head: ``dense``, or ``halves`` (the paper's Algorithm 2), which needs ``distinct=num_states``.
+        head: ``dense``, or ``halves`` (the paper's Algorithm 2): states accept or they do not, so that edges mean
+            something by themselves. Equal rows then have equal labels, and all ways to share them are tried.
         learning_rate: of Adam.
         updates: of Adam, for one attempt.
         iterations: of L-BFGS, for one attempt, at most.
@@ -308,23 +310,20 @@ def learn_stochastic(
             raise ValueError(f"{name} must be at least 1, got {value}")
     if distinct is not None and not 2 <= distinct <= num_states:
         raise ValueError(f"distinct must be from 2 to num_states = {num_states}, got {distinct}")
-    if head == "halves" and distinct != num_states:
-        raise ValueError("head='halves' gives equal rows of S different labels; set distinct=num_states")
     tree = PrefixTree(train, frequencies)
     labels = float(tree.counts.sum())
     symbols = len(_vocabulary(train)) - 1
     best: LearnedStochastic | None = None
     criteria: dict[int, float] = {}
     for size in range(2, num_states + 1) if distinct is None else (distinct,):
-        group = torch.arange(num_states) * size // num_states
         starts = []
-        for attempt in range(attempts):
+        for attempt, group in product(range(attempts), _groupings(num_states, size, head)):
             own = derive_seed(seed, "start", size, attempt)
             model = _network(train, num_states, hidden_size, embedding_size, "exact", head, own)
             watch = None if on_update is None else partial(_report, on_update, model)
-            starts.append((*_approach(model, tree, group, learning_rate, updates, watch), model))
+            starts.append((*_approach(model, tree, group, learning_rate, updates, watch), model, group))
         starts = sorted(starts, key=lambda start: start[0])[:_FOLLOWED]
-        tops = [(_climb(model, tree, group, iterations), log, model) for _, log, model in starts]
+        tops = [(_climb(model, tree, group, iterations), log, model) for _, log, model, group in starts]
         loss, log, model = min(tops, key=lambda top: top[0])
         parameters = symbols * size * (size - 1) + (size - 1) + (size if head == "dense" else 0)
         criteria[size] = 2 * labels * loss + parameters * math.log(max(labels, 2.0))
@@ -333,6 +332,19 @@ def learn_stochastic(
         best = LearnedStochastic(model.float().eval(), log, loss, size, criteria)
     assert best is not None
     return best
+
+
+def _groupings(num_states: int, size: int, head: Head) -> list[Tensor]:
+    """The groups of rows to try: (k,) group numbers; with fixed labels each group stays within its half."""
+    if head == "dense":
+        return [torch.arange(num_states) * size // num_states]
+    half = num_states // 2
+    shares = [(rejecting, size - rejecting) for rejecting in range(1, size)]
+    return [
+        torch.cat([torch.arange(half) * rejecting // half, rejecting + torch.arange(half) * accepting // half])
+        for rejecting, accepting in shares
+        if max(rejecting, accepting) <= half
+    ]
 
 
 @contextmanager

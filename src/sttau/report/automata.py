@@ -36,6 +36,7 @@ LANGUAGES = (
     "language",
     "labels a string",
     "learned by",
+    "seeds",
     "sup, median",
     "sup, largest",
     "sup beyond training",
@@ -101,7 +102,9 @@ def languages_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         if result.data.startswith("stochastic"):
-            name = f"ours, k = {result.states}" if result.method == "st-tau" else result.method
+            name = result.method
+            if name.startswith("st-tau"):
+                name = name.replace("st-tau", "ours") + f", k = {result.states}"
             groups[result.data, result.settings["copies"]][name].append(result)
     rows: list[tuple[str, ...]] = []
     for (data, copies), methods in sorted(groups.items()):
@@ -114,6 +117,7 @@ def languages_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
                     f"PA-{number}",
                     str(copies),
                     name,
+                    str(len(cells)),
                     f"{median(sups):.4f}",
                     f"{max(sups):.4f}",
                     f"{max(m['sup_beyond_training'] for m in metrics):.4f}",
@@ -129,6 +133,7 @@ def languages_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
                 f"PA-{number}",
                 str(copies),
                 "*what labels allow*",
+                "",
                 f"{bound['sup']:.4f}",
                 "",
                 "",
@@ -158,7 +163,7 @@ def tables(results: Sequence[Result]) -> dict[str, str]:
 def training_figure(early: Snapshot, late: Snapshot) -> Figure:
     """An automaton while a network is still learning it, and at the end (the paper's Figure 8)."""
     with look():
-        figure = Figure(figsize=(12, 4.6), layout="constrained")
+        figure = Figure(figsize=(12, 2.8), layout="constrained")
         for axes, snapshot in zip(figure.subplots(1, 2), (early, late), strict=True):
             draw_automaton(
                 axes,
@@ -191,7 +196,7 @@ def main(arguments: Sequence[str]) -> None:
     learned = {}
     for number in (1, 2):
         data, counts = frequencies(number, 10)
-        learned[number] = extract_pa(learn_stochastic(data, frequencies=counts).model, tolerance=1e-3).pa
+        learned[number] = extract_pa(learn_stochastic(data, frequencies=counts, head="halves").model, tolerance=1e-3).pa
     save_drawing(languages_figure(learned), images / "stochastic-learned.png")
 
 
