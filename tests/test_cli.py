@@ -159,7 +159,9 @@ def test_extract_writes_every_form_and_knows_its_own_again(network: Path, kind: 
     shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(network), "--kind", kind, *options])
     assert shown.exit_code == 0, shown.output
     assert f"{kind.upper()} of " in shown.output
-    assert "categorical table" in shown.output
+    assert "(categorical)" in shown.output
+    relaxed = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(network), "--kind", kind, "--relaxed"])
+    assert "(relaxed mean)" in relaxed.output
     for file, begins in zip(files, forms.values(), strict=True):
         assert file.read_bytes().startswith(begins.encode())
     again = CliRunner(env={"COLUMNS": "300"}).invoke(

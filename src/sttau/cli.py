@@ -257,6 +257,9 @@ def extract(
     ] = "",
     start: Annotated[str, typer.Option(help="The token every sequence begins with; pa: may be empty.")] = "^",
     accept: Annotated[str, typer.Option(help='The class that means "in the language", by name or number.')] = "",
+    relaxed: Annotated[
+        bool, typer.Option("--relaxed", help="Read the mean of the soft α, not the law of hard sampling.")
+    ] = False,
     tolerance: Annotated[float, typer.Option(help="pa: how different states may be that are merged.")] = 0.01,
     leak: Annotated[float, typer.Option(help="pa: states are left out that are entered less often a step.")] = 0.001,
 ) -> None:
@@ -267,7 +270,8 @@ def extract(
     Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against tomita3
     """
     import sttau
-    from sttau.automata import compare, compile, distance, extract_dfa, reduce, rms_distance
+    from sttau.automata import compare, compile, distance, extract_dfa, extract_pa, reduce, rms_distance
+    from sttau.automata.extraction import Table as Law
     from sttau.report.automaton import check_ending, write_automaton
 
     console = Console()
@@ -288,18 +292,25 @@ def extract(
             raise ValueError(f"--accept must be one of {', '.join(names)} or a number, got {chosen!r}")
         automaton: DFA | PA
         notes: dict[str, Any] = {}
+        law: Law = "relaxed mean" if relaxed else "categorical"
         if kind == "dfa":
-            extracted = extract_dfa(network, vocabulary, start=start, accept=number)
+            extracted = extract_dfa(network, vocabulary, start=start, accept=number, table=law)
             automaton, size = extracted.dfa, len(extracted.dfa.states)
-            notes = {name: getattr(extracted, name, None) for name in ("probabilities", "variances")}
+            notes = {"probabilities": extracted.probabilities, "variances": extracted.variances}
             told = f"the least sure edge has probability {min(extracted.probabilities.values()):.3f}"
         else:
-            small = reduce(compile(network, start=start or None).pa(number), tolerance, leak=leak)
+            if start:
+                options: dict[str, Any] = {"tolerance": tolerance, "leak": leak, "table": law}
+                small = extract_pa(network, vocabulary, start=start, accept=number, **options).reduction
+            elif relaxed:
+                raise ValueError("--relaxed needs a start token: name it with --start")
+            else:
+                small = reduce(compile(network, start=None).pa(number), tolerance, leak=leak)
             automaton, size = small.pa, small.pa.num_states
             told = f"within {small.bound(10):.2g} of the network on every string of at most 10 symbols"
         states = network.finite_state_layer.num_states
         console.print(
-            f"{kind.upper()} of {size} states, from the categorical table of the network's {states}; {told}",
+            f"{kind.upper()} of {size} states, from the table of the network's {states} ({law}); {told}",
             soft_wrap=True,
             highlight=False,
         )
