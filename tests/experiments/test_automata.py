@@ -21,14 +21,15 @@ def test_a_finished_cell_is_not_made_again(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "results.jsonl"
     titles: list[str] = []
     first = run(path, ONE, lambda title, done, of: titles.append(f"{title}: {done} of {of}"))
-    assert titles == ["tomita1, st-tau, seed 0: 0 of 1"]
-    assert first[0].metrics["equal"] == 1
+    assert titles == ["tomita1, st-tau, seed 0: 0 of 2", "random3, st-tau, seed 0: 1 of 2"]
+    assert first[0].metrics["equal"] == first[1].metrics["equal"] == 1
     assert first[0].metrics["wrong"] == first[0].metrics["network_wrong"] == 0
 
     def fail(*_: object) -> dict[str, float]:
         raise AssertionError("made again")
 
     monkeypatch.setattr(experiment, "_ours", fail)
+    monkeypatch.setattr(experiment, "_drawn", fail)
     assert run(path, ONE) == first == read_results(path)
 
 

@@ -59,7 +59,7 @@ def test_what_the_labels_allow_stands_below_what_was_reached() -> None:
     assert 0.02 < float(bound[4]) < 0.035
 
 
-@pytest.mark.parametrize("name", ["extraction", "attempts", "languages"])
+@pytest.mark.parametrize("name", ["extraction", "attempts", "drawn", "languages"])
 def test_the_page_shows_what_was_measured(name: str) -> None:
     table = tables(read_results(ROOT / "results" / "automata" / "results.jsonl"))[name]
     assert table in (ROOT / "docs" / "automata.md").read_text("utf-8")

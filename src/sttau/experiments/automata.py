@@ -35,6 +35,7 @@ from sttau.automata import (
     learn,
     learn_stochastic,
     mutations,
+    random_dfa,
     rms_distance,
     stochastic,
     tomita,
@@ -69,6 +70,8 @@ class Plan:
     baseline_seeds: int = 3  # of k-means and L*, on our networks and on plain GRUs
     mode_seeds: int = 3
     mode_updates: int = 1000
+    drawn_states: tuple[int, ...] = (3, 4, 5, 6)  # of DFAs drawn at random, on which nothing was tried out
+    drawn: int = 5  # of each size
     languages: tuple[int, ...] = (1, 2)
     language_states: tuple[int, ...] = (4, 6)
     language_seeds: int = 5
@@ -78,7 +81,7 @@ class Plan:
 
 QUICK = Plan(
     grammars=(1, 4), seeds=1, baseline_seeds=1, mode_seeds=1, mode_updates=100, languages=(1,), language_states=(4,),
-    language_seeds=1, copies=(10,), halves_seeds=0,
+    language_seeds=1, copies=(10,), halves_seeds=0, drawn_states=(3,), drawn=1,
 )  # fmt: skip
 
 
@@ -122,6 +125,9 @@ def cells(plan: Plan) -> Iterator[Cell]:
             yield Cell(f"tomita{grammar}", "gru", None, seed, settings, partial(_plain, grammar, seed))
             yield Cell(f"tomita{grammar}", "k-means", None, seed, settings, partial(_clustering, grammar, seed, net))
             yield Cell(f"tomita{grammar}", "l-star", None, seed, settings, partial(_queries, grammar, seed, net))
+    for states, seed in product(plan.drawn_states, range(plan.drawn)):
+        settings = {"network": "st-tau gru", "hidden_size": 32, "mode": "exact"}
+        yield Cell(f"random{states}", "st-tau", 12, seed, settings, partial(_drawn, states, seed))
     for copies, number in product(plan.copies, plan.languages):
         name, settings = f"stochastic{number}", {"copies": copies, "hidden_size": 32}
         for states, seed in product(plan.language_states, range(plan.language_seeds)):
@@ -209,6 +215,26 @@ def _ours(grammar: int, seed: int) -> dict[str, float]:
         "reached": float(learned.reached),
         "surest": max(extracted.probabilities.values()),
         "least_sure": min(extracted.probabilities.values()),
+        "seconds": took,
+    }
+
+
+def _drawn(states: int, number: int) -> dict[str, float]:
+    """The same for a language drawn at random, from as many strings of the same lengths."""
+    truth = random_dfa(states, seed=100 + number)
+    splits = [
+        as_dataset(*balanced_strings(truth, lengths, count, seed=0), "01", name=f"random{states}", split=split)
+        for split, lengths, count in (("train", range(17), 64), ("validation", range(17, 25), 32))
+    ]
+    began = time.perf_counter()
+    learned = learn(splits[0], splits[1], num_states=12, seed=number)
+    dfa = extract_dfa(learned.model).dfa
+    took = time.perf_counter() - began
+    return {
+        "equal": float(compare(dfa, truth).equal),
+        "dfa_states": len(dfa.states),
+        "attempts": learned.attempts,
+        "reached": float(learned.reached),
         "seconds": took,
     }
 

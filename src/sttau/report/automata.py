@@ -92,6 +92,27 @@ def attempts_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     return [*rows, ("all", *map(_share, every))]
 
 
+DRAWN = ("states", "proved equal", "seconds", "longest", "attempts")
+
+
+def drawn_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``DRAWN``: languages drawn at random, by the size of their DFA."""
+    sizes: dict[str, list[Result]] = {}
+    for result in results:
+        if result.data.startswith("random"):
+            sizes.setdefault(result.data.removeprefix("random"), []).append(result)
+    return [
+        (
+            size,
+            f"{sum(int(r.metrics['equal']) for r in found)} of {len(found)}",
+            f"{median(r.seconds for r in found):.1f}",
+            f"{max(r.seconds for r in found):.1f}",
+            _span([r.metrics["attempts"] for r in found]),
+        )
+        for size, found in sorted(sizes.items())
+    ]
+
+
 def _share(cells: Sequence[Result]) -> str:
     equal = sum(cell.metrics["equal"] for cell in cells)
     return f"{equal:.0f} of {len(cells)}, {median(cell.seconds for cell in cells):.1f} s"
@@ -156,6 +177,7 @@ def tables(results: Sequence[Result]) -> dict[str, str]:
     return {
         "extraction": markdown_table(extraction_table(results), EXTRACTION),
         "attempts": markdown_table(attempts_table(results), ATTEMPTS),
+        "drawn": markdown_table(drawn_table(results), DRAWN),
         "languages": markdown_table(languages_table(results), LANGUAGES),
     }
 
