@@ -1,65 +1,84 @@
-"""Every method of the paper learns real data: scikit-learn's digits, read row by row."""
-
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from sttau import (
-    BayesLSTM,
-    DeepEnsemble,
-    SequenceClassifier,
-    StateRegularizedLSTM,
-    STTauLSTM,
-    VariationalDropoutLSTM,
-    predict,
-)
-from sttau.data import load
-
-Make = Callable[[], Any]
+from sttau.data import SequenceDataset, load
+from sttau.methods import METHODS, Task, build, resolve
+from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
 
 
-def on(layer: Callable[[], Any]) -> Make:
-    return lambda: SequenceClassifier(layer(), 10)
+def numbers(features: int = 3, outputs: int = 1, sequences: int = 40) -> SequenceDataset:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(sequences, 6, features, generator=generator)
+    y = x[:, 0, :1] + torch.arange(outputs)
+    labels = y[:, 0] if outputs == 1 else y
+    return SequenceDataset("numbers", "train", x, torch.full((sequences,), 6), labels, (), "made up")
 
 
-# How to make it, passes over the data, learning rate, and the error it must stay below.
-METHODS: dict[str, tuple[Make, int, float, float]] = {
-    "lstm": (on(lambda: nn.LSTM(8, 64)), 20, 0.01, 0.08),
-    "ensemble": (lambda: DeepEnsemble.of(on(lambda: nn.LSTM(8, 64)), size=3), 20, 0.01, 0.08),
-    "bayes": (on(lambda: BayesLSTM(8, 16, prior_scale=0.5)), 40, 0.02, 0.13),
-    "dropout": (on(lambda: VariationalDropoutLSTM(8, 64, dropout=0.05)), 20, 0.01, 0.08),
-    "state-regularized": (on(lambda: StateRegularizedLSTM(8, 64, 10, readout="cell")), 20, 0.01, 0.08),
-    "st-tau": (on(lambda: STTauLSTM(8, 64, 10, readout="cell")), 20, 0.01, 0.08),
-}
+def weights(model: SequenceModel) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_it_reads_digits(method: str) -> None:
-    """After a short training every method comes near what it can reach on 1,078 sequences.
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("data", ["digits", "tomita1", "numbers"])
+def test_every_method_reads_every_kind_of_data(name: str, data: str) -> None:
+    train = numbers(outputs=2) if data == "numbers" else load(data, "train")
+    task = Task.of(train)
+    settings = resolve(name, task, {}, 8)
+    model = build(name, task, settings, train, 0)
+    assert isinstance(model.members[0], SequenceRegressor if data == "numbers" else SequenceClassifier)
+    assert isinstance(model, DeepEnsemble) == (name == "ensemble")
+    lengths = model.check(train.inputs[:3], train.lengths[:3])
+    targets = model.check_targets(train.labels[:3], 3)
+    assert model.loss(train.inputs[:3], targets, lengths).isfinite()
+    again, other = build(name, task, settings, train, 0), build(name, task, settings, train, 1)
+    assert torch.equal(weights(model), weights(again))
+    assert not torch.equal(weights(model), weights(other))
 
-    Over several seeds the errors were 2 to 6.5 % of 359, so that 8 % is at least one standard error (1.3 %) above the
-    worst. Bayes pays for every weight it learns (0.6 nats a sequence for 16 units, more for more), and stays at 7.5 to
-    10 %; its limit is two standard errors above. Chance is 90 %.
-    """
-    make, passes, learning_rate, limit = METHODS[method]
-    train, test = load("digits", "train"), load("digits", "test")
-    torch.manual_seed(0)
-    model = make()
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    for _ in range(passes):
-        for rows in torch.randperm(len(train.inputs)).split(64):
-            loss = model.loss(train.inputs[rows], train.labels[rows])
-            penalty = model.penalty(len(train.inputs))
-            optimiser.zero_grad()
-            (loss if penalty is None else loss + penalty).backward()
-            for member in model.members:
-                nn.utils.clip_grad_norm_(member.parameters(), 1.0)
-            optimiser.step()
-    p = predict(model, test.inputs)
-    assert float((p.label != test.labels).double().mean()) < limit
-    assert bool((p.epistemic > 0).any()) == (method not in ("lstm", "state-regularized"))
+
+def test_members_of_ensembles_under_different_seeds_start_apart() -> None:
+    train = load("digits", "train")
+    task = Task.of(train)
+    settings = resolve("ensemble", task, {"size": 3}, 4)
+    starts = [weights(member) for seed in (0, 1) for member in build("ensemble", task, settings, train, seed).members]
+    assert len({start[0].item() for start in starts}) == 6
+
+
+def test_what_is_given_stands_before_what_is_usual() -> None:
+    task = Task.of(load("digits", "train"))
+    assert resolve("st-tau", task, {}, 32) == {"cell": "lstm", "hidden_size": 32, "num_states": 10, "readout": "cell"}
+    given = {"cell": "gru", "hidden_size": 5, "num_states": 3, "readout": "state"}
+    assert resolve("st-tau", task, given, 32) == given
+    assert resolve("dropout", Task.of(numbers(features=1)), {}, 32)["input_dropout"] == 0
+
+
+def test_bayes_is_no_wider_than_the_data_pays_for() -> None:
+    few, many = Task.of(numbers(sequences=400)), Task.of(numbers(sequences=100_000))
+    size = resolve("bayes", few, {}, 64)["hidden_size"]
+    assert 4 * size * (size + 5) <= 800 < 4 * (size + 1) * (size + 6)
+    assert resolve("bayes", many, {}, 64)["hidden_size"] == 64
+    assert resolve("bayes", few, {"hidden_size": 50}, 64)["hidden_size"] == 50
+
+
+def test_names_and_settings_that_make_no_sense_are_refused() -> None:
+    train = load("digits", "train")
+    task = Task.of(train)
+    with pytest.raises(
+        ValueError, match=r"methods must be among lstm, gru, .*, or name a factory of a model; got 'rnn'"
+    ):
+        resolve("rnn", task, {}, 8)
+    with pytest.raises(ValueError, match="cell of 'bayes' must be one of lstm, got 'gru'"):
+        resolve("bayes", task, {"cell": "gru"}, 8)
+    with pytest.raises(ValueError, match=r"settings of 'st-tau' do not fit STTauLSTM: .*'states'"):
+        build("st-tau", task, resolve("st-tau", task, {"states": 3}, 8), train, 0)
+
+
+def test_what_is_of_the_model_is_told_apart_from_what_is_of_the_layer() -> None:
+    train = load("tomita1", "train")
+    task = Task.of(train)
+    given = {"embedding_scale": 0.01, "embedding_size": 200, "model": {"dropout": 0.5, "word_dropout": 0.2}}
+    model = build("dropout", task, resolve("dropout", task, {**given, "dropout": 0.3}, 8), train, 0)
+    assert (model.dropout, model.word_dropout) == (0.5, 0.2)
+    assert model.embedding is not None
+    assert 0.008 < float(model.embedding.weight.detach().std()) < 0.012

@@ -15,10 +15,10 @@ from torch import Tensor
 from sttau.checks import as_tensor
 from sttau.comparison.cells import Cell, Splits, ask_cell, check_folder, parameters_of, states_of, train_cell
 from sttau.comparison.measures import MEASURES, Rows, adjust, evaluate, intervals, p_values
-from sttau.comparison.methods import Factory, Task, build, resolve
 from sttau.comparison.table import Comparison, Row
 from sttau.data import SPLITS, SequenceDataset, load
 from sttau.experiments.results import Result
+from sttau.methods import Factory, Task, build, resolve
 from sttau.models import SequenceModel
 from sttau.training import fit
 

@@ -114,6 +114,9 @@ def resolve(name: str, task: Task, given: Mapping[str, Any], hidden_size: int) -
 def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceDataset, seed: int) -> SequenceModel:
     """Make the network of a method; its initial weights follow from the seed.
 
+    Settings are arguments of the layer, but for ``cell``, ``size`` (of an ensemble), ``embedding_size``,
+    ``embedding_scale`` (standard deviation of the initial vectors) and ``model``, further arguments of the model.
+
     Example:
         >>> from sttau.data import load
         >>> digits = load("digits", "train")
@@ -125,17 +128,20 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
     options = dict(settings)
     kind = METHODS[name].layers[options.pop("cell")]
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
+    scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
 
     def make() -> SequenceModel:
         embedding = nn.Embedding(task.tokens, embedding_size) if task.tokens else None
+        if embedding is not None and scale != 1:
+            nn.init.normal_(embedding.weight, std=scale)
         width = embedding_size if task.features is None else task.features
         try:
             layer = kind(width, **options)
         except TypeError as error:
             raise ValueError(f"settings of {name!r} do not fit {kind.__name__}: {error}") from error
         if task.classes is None:
-            return SequenceRegressor(layer, task.outputs, variance=True, embedding=embedding)
-        return SequenceClassifier(layer, task.classes, embedding)
+            return SequenceRegressor(layer, task.outputs, variance=True, embedding=embedding, **more)
+        return SequenceClassifier(layer, task.classes, embedding, **more)
 
     start = derive_seed(seed, "weights")
     model = DeepEnsemble.of(make, size or 1, start)
