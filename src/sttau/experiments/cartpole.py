@@ -1,0 +1,227 @@
+"""CartPole with 50 steps (the paper's appendix on reinforcement learning): four methods, four settings, twenty seeds.
+
+The settings are MDP (position, angle and their velocities are seen) or POMDP (no velocities), and actions that are
+sampled or greedy. Every method is trained by the same REINFORCE with the same budget. What the paper tuned is tuned
+here too, with other seeds, and so is the learning rate of each method: on the area under the curve of both sampling
+settings. τ starts at 1 and k is 2, as in the paper.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sttau.experiments.results import Result, versions, write_results
+from sttau.experiments.runner import Cell, Each, Outcome, Step, run_cells
+from sttau.rl import Point, Settings, find_task, make_policy, train
+
+METHODS = ("lstm", "bayes", "dropout", "st-tau")
+#: (task, choice), in the order of the paper's figure.
+SETTINGS = tuple(product(("cartpole-mdp", "cartpole-pomdp"), ("sampling", "greedy")))
+GOAL = 45.0  # of 50
+VERSION = 1
+
+_RATES = (0.003, 0.01)
+#: What is tried for each method: the paper's grids, and two learning rates.
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "lstm": [{}],
+    "bayes": [{"mean": mean, "rho": rho} for mean in (0.0, 0.01, 0.05, 0.1) for rho in (-1.0, -2.0, -3.0, -4.0)],
+    "dropout": [{"dropout": rate} for rate in (0.05, 0.1, 0.2)],
+    "st-tau": [{}],
+}
+_FIRST_TUNING_SEED = 1000
+_WINDOW = 50  # episodes that are averaged, for the curve that is kept and for the goal
+
+
+class Plan(NamedTuple):
+    """How much is computed."""
+
+    seeds: int = 20
+    episodes: int = 1000
+    tuning_seeds: int = 2
+    tuning_episodes: int = 600
+    hidden_size: int = 100
+    grids: dict[str, list[dict[str, Any]]] = GRIDS
+
+
+#: For a first look, and for tests: everything once, with little.
+QUICK = Plan(2, 100, 1, 50, 16, {method: grid[:1] for method, grid in GRIDS.items()})
+
+
+def tuning_cells(plan: Plan = Plan()) -> list[Cell]:  # noqa: B008 (immutable)
+    """All that is tried, with seeds that are used for nothing else."""
+    return [
+        _cell("cartpole-tuning", task, method, _FIRST_TUNING_SEED + seed, choice, rate, layer, plan, tuning=True)
+        for method in METHODS
+        for layer, rate in product(plan.grids[method], _RATES)
+        for (task, choice), seed in product(SETTINGS, range(plan.tuning_seeds))
+        if choice == "sampling"
+    ]
+
+
+def cells(chosen: dict[str, dict[str, Any]], plan: Plan = Plan()) -> list[Cell]:  # noqa: B008 (immutable)
+    """The experiment itself, seed by seed, so that what is there after an interruption is a smaller experiment."""
+    return [
+        _cell("cartpole", task, method, seed, choice, chosen[method]["learning_rate"], chosen[method]["layer"], plan)
+        for seed in range(plan.seeds)
+        for (task, choice), method in product(SETTINGS, METHODS)
+    ]
+
+
+def _cell(
+    experiment: str,
+    task: str,
+    method: str,
+    seed: int,
+    choice: str,
+    rate: float,
+    layer: dict[str, Any],
+    plan: Plan,
+    tuning: bool = False,
+) -> Cell:
+    settings = {
+        "choice": choice,
+        "episodes": plan.tuning_episodes if tuning else plan.episodes,
+        "learning_rate": rate,
+        "hidden_size": plan.hidden_size,
+        "layer": layer,
+    }
+    return Cell(experiment, task, method, seed, settings, VERSION)
+
+
+def compute(cell: Cell, folder: Path) -> Result:
+    """Train one policy. Its curve is in ``folder`` as it grows, and then among the result's settings, by name."""
+    began, given = time.perf_counter(), cell.settings
+    task = find_task(cell.data)
+    policy = make_policy(cell.method, task, hidden_size=given["hidden_size"], seed=cell.seed, settings=given["layer"])
+    settings = Settings(episodes=given["episodes"], learning_rate=given["learning_rate"], choice=given["choice"])
+    points = train(policy, task, settings, seed=cell.seed, log=folder / f"{cell.key}.jsonl")
+    return Result(
+        experiment=cell.experiment,
+        data=cell.data,
+        method=cell.method,
+        states=getattr(policy.layer, "num_states", None),
+        seed=cell.seed,
+        metrics=measure(points),
+        settings={**given, **asdict(settings), "horizon": task.horizon, "curves": thin(points)},
+        seconds=round(time.perf_counter() - began, 2),
+        versions={**versions(), "gymnasium": version("gymnasium")},
+    )
+
+
+def measure(points: Sequence[Point], goal: float = GOAL, window: int = _WINDOW) -> dict[str, float]:
+    """Area under the curve (mean reward of all episodes), the last 100 episodes, and when the goal was reached.
+
+    The goal is reached when the mean of the last ``window`` episodes is at least ``goal``; there is no entry for it
+    where that never happens.
+
+    Example:
+        >>> points = [Point(10 * n, 100 * n, 5.0 * n, 1.0, None, 0.0) for n in range(1, 11)]
+        >>> measure(points, goal=30, window=20)
+        {'area': 27.5, 'last': 27.5, 'episodes_to_goal': 70, 'steps_to_goal': 700}
+    """
+    rewards = np.array([point.reward for point in points])
+    batch = points[0].episodes
+    width = max(1, window // batch)
+    found: dict[str, float] = {"area": float(rewards.mean()), "last": float(rewards[-max(1, 100 // batch) :].mean())}
+    means = np.convolve(rewards, np.ones(width) / width, "valid") if len(rewards) >= width else np.empty(0)
+    above = np.flatnonzero(means >= goal)
+    if len(above):
+        point = points[above[0] + width - 1]
+        found |= {"episodes_to_goal": point.episodes, "steps_to_goal": point.steps}
+    return found
+
+
+def thin(points: Sequence[Point], window: int = _WINDOW) -> dict[str, list[float]]:
+    """A curve as means over ``window`` episodes; episodes and steps are those at the end of each."""
+    width = max(1, window // points[0].episodes)
+    parts = [points[i : i + width] for i in range(0, len(points), width)]
+    curves = {
+        "episodes": [float(part[-1].episodes) for part in parts],
+        "steps": [float(part[-1].steps) for part in parts],
+        "reward": [round(float(np.mean([p.reward for p in part])), 2) for part in parts],
+        "entropy": [round(float(np.mean([p.entropy for p in part])), 4) for part in parts],
+    }
+    if points[0].temperature is not None:
+        curves["temperature"] = [round(float(part[-1].temperature or 0), 4) for part in parts]
+    return curves
+
+
+def choose(results: Iterable[Result]) -> dict[str, dict[str, Any]]:
+    """Of every method, what had the largest mean area in tuning."""
+    areas: dict[str, dict[str, tuple[dict[str, Any], list[float]]]] = {}
+    for result in results:
+        setting = {"learning_rate": result.settings["learning_rate"], "layer": result.settings["layer"]}
+        tried = areas.setdefault(result.method, {}).setdefault(repr(setting), (setting, []))
+        tried[1].append(result.metrics["area"])
+    return {method: max(tried.values(), key=lambda pair: float(np.mean(pair[1])))[0] for method, tried in areas.items()}
+
+
+def run(
+    folder: Path,
+    out: Path,
+    plan: Plan = Plan(),  # noqa: B008 (immutable)
+    *,
+    workers: int = 1,
+    progress: Callable[[Step], None] = lambda _: None,
+) -> Outcome:
+    """Tune, then run the experiment; write ``tuning.jsonl`` and ``results.jsonl`` to ``out``.
+
+    Args:
+        folder: for finished and unfinished cells; the same folder goes on where it was.
+        out: for results.
+        plan: how much.
+        workers: processes.
+        progress: is told of every cell.
+    """
+    tuned = run_cells(tuning_cells(plan), Each(compute), folder, workers=workers, progress=progress)
+    if tuned.failures:
+        return tuned
+    write_results((_without_curves(result) for result in tuned.results), out / "tuning.jsonl")
+    outcome = run_cells(cells(choose(tuned.results), plan), Each(compute), folder, workers=workers, progress=progress)
+    write_results(outcome.results, out / "results.jsonl")
+    return outcome
+
+
+def _without_curves(result: Result) -> Result:
+    return replace(result, settings={name: value for name, value in result.settings.items() if name != "curves"})
+
+
+# -- statistics --------------------------------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A number with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+
+
+def main(arguments: list[str]) -> None:
+    """``python -m sttau.experiments.cartpole [--quick] [FOLDER]``: run it; results go to FOLDER, cells below it."""
+    plan = QUICK if "--quick" in arguments else Plan()
+    rest = [argument for argument in arguments if not argument.startswith("--")]
+    out = Path(rest[0] if rest else "cartpole")
+
+    def progress(step: Step) -> None:
+        state = "failed" if step.failure else "done"
+        print(f"{step.done}/{step.total} {state}: {step.cell.title}, {step.cell.settings['choice']}", flush=True)
+
+    for cell, why in run(out / "cells", out, plan, progress=progress).failures:
+        print(f"{cell.title} failed:\n{why}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
