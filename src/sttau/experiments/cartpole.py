@@ -8,7 +8,7 @@ settings. τ starts at 1 and k is 2, as in the paper.
 
 from __future__ import annotations
 
-import sys
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sttau.experiments.results import Result, versions, write_results
 from sttau.experiments.runner import Cell, Each, Outcome, Step, run_cells
-from sttau.rl import Point, Settings, find_task, make_policy, train
+from sttau.models import SequenceClassifier
+from sttau.rl import Environments, Point, Settings, find_task, make_policy, play, train
 
 METHODS = ("lstm", "bayes", "dropout", "st-tau")
 #: (task, choice), in the order of the paper's figure.
@@ -99,12 +101,16 @@ def _cell(
 
 def compute(cell: Cell, folder: Path) -> Result:
     """Train one policy. Its curve is in ``folder`` as it grows, and then among the result's settings, by name."""
+    return _trained(cell, folder)[1]
+
+
+def _trained(cell: Cell, folder: Path) -> tuple[SequenceClassifier, Result]:
     began, given = time.perf_counter(), cell.settings
     task = find_task(cell.data)
     policy = make_policy(cell.method, task, hidden_size=given["hidden_size"], seed=cell.seed, settings=given["layer"])
     settings = Settings(episodes=given["episodes"], learning_rate=given["learning_rate"], choice=given["choice"])
     points = train(policy, task, settings, seed=cell.seed, log=folder / f"{cell.key}.jsonl")
-    return Result(
+    result = Result(
         experiment=cell.experiment,
         data=cell.data,
         method=cell.method,
@@ -115,6 +121,7 @@ def compute(cell: Cell, folder: Path) -> Result:
         seconds=round(time.perf_counter() - began, 2),
         versions={**versions(), "gymnasium": version("gymnasium")},
     )
+    return policy, result
 
 
 def measure(points: Sequence[Point], goal: float = GOAL, window: int = _WINDOW) -> dict[str, float]:
@@ -173,7 +180,7 @@ def run(
     workers: int = 1,
     progress: Callable[[Step], None] = lambda _: None,
 ) -> Outcome:
-    """Tune, then run the experiment; write ``tuning.jsonl`` and ``results.jsonl`` to ``out``.
+    """Tune, then run the experiment, then see what τ does; write one file of results for each.
 
     Args:
         folder: for finished and unfinished cells; the same folder goes on where it was.
@@ -185,14 +192,60 @@ def run(
     tuned = run_cells(tuning_cells(plan), Each(compute), folder, workers=workers, progress=progress)
     if tuned.failures:
         return tuned
-    write_results((_without_curves(result) for result in tuned.results), out / "tuning.jsonl")
-    outcome = run_cells(cells(choose(tuned.results), plan), Each(compute), folder, workers=workers, progress=progress)
+    write_results(map(_without_curves, tuned.results), out / "tuning.jsonl")
+    chosen = choose(tuned.results)
+    outcome = run_cells(cells(chosen, plan), Each(compute), folder, workers=workers, progress=progress)
     write_results(outcome.results, out / "results.jsonl")
-    return outcome
+    more = run_cells(
+        temperature_cells(chosen, plan), Each(compute_temperature), folder, workers=workers, progress=progress
+    )
+    write_results(map(_without_curves, more.results), out / "temperature.jsonl")
+    return Outcome(outcome.results + more.results, outcome.failures + more.failures)
 
 
 def _without_curves(result: Result) -> Result:
     return replace(result, settings={name: value for name, value in result.settings.items() if name != "curves"})
+
+
+# -- what τ does -------------------------------------------------------------------------------------------------------
+
+#: What the learned τ is multiplied with while a trained policy plays.
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def temperature_cells(chosen: dict[str, dict[str, Any]], plan: Plan = Plan(), seeds: int = 5) -> list[Cell]:  # noqa: B008
+    """ST-τ with a learned and with a fixed τ, sampling; trained, then played with colder and hotter states."""
+    given = chosen["st-tau"]
+    return [
+        _cell(
+            "cartpole-temperature",
+            task,
+            "st-tau",
+            seed,
+            choice,
+            given["learning_rate"],
+            given["layer"] | {"learn_temperature": learned},
+            plan,
+        )
+        for (task, choice), learned, seed in product(SETTINGS, (True, False), range(min(seeds, plan.seeds)))
+        if choice == "sampling"
+    ]
+
+
+def compute_temperature(cell: Cell, folder: Path) -> Result:
+    """Train one policy, then play 100 episodes with τ times each of :data:`FACTORS`."""
+    began = time.perf_counter()
+    policy, result = _trained(cell, folder)
+    metrics = dict(result.metrics)
+    log_temperature = policy.finite_state_layer.state_dict()["log_temperature_l0"]  # shares its memory
+    metrics["temperature"] = math.exp(log_temperature.item())
+    with Environments(find_task(cell.data), 100) as environments:
+        for factor in FACTORS:
+            log_temperature.fill_(math.log(metrics["temperature"] * factor))
+            episodes = play(policy, environments, choice=cell.settings["choice"], seed=cell.seed, number=10**6)
+            metrics[f"reward at {factor:g} τ"] = float(episodes.scores.mean())
+            metrics[f"entropy at {factor:g} τ"] = episodes.entropy
+    return replace(result, metrics=metrics, seconds=round(time.perf_counter() - began, 2))
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------
@@ -205,23 +258,57 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+
+def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the last dimension."""
+    return np.asarray(values.mean(-1))
 
 
-def main(arguments: list[str]) -> None:
-    """``python -m sttau.experiments.cartpole [--quick] [FOLDER]``: run it; results go to FOLDER, cells below it."""
-    plan = QUICK if "--quick" in arguments else Plan()
-    rest = [argument for argument in arguments if not argument.startswith("--")]
-    out = Path(rest[0] if rest else "cartpole")
+def interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of the middle half, over the last dimension (Agarwal et al., 2021).
 
-    def progress(step: Step) -> None:
-        state = "failed" if step.failure else "done"
-        print(f"{step.done}/{step.total} {state}: {step.cell.title}, {step.cell.settings['choice']}", flush=True)
-
-    for cell, why in run(out / "cells", out, plan, progress=progress).failures:
-        print(f"{cell.title} failed:\n{why}")
+    Example:
+        >>> float(interquartile_mean(np.array([0.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 99.0])))
+        12.5
+    """
+    count = values.shape[-1]
+    return np.asarray(np.sort(values, -1)[..., count // 4 : count - count // 4].mean(-1))
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def median(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The middle value over the last dimension, the upper one of two: infinity, where half are infinite."""
+    return np.asarray(np.sort(values, -1)[..., values.shape[-1] // 2])
+
+
+def bootstrap(
+    strata: Sequence[Sequence[float]],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]] = mean,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Estimate:
+    """A statistic of all values, and its 95% interval by a bootstrap that draws seeds anew within every stratum.
+
+    Example:
+        >>> bootstrap([[1.0, 1.0], [3.0, 3.0]])
+        Estimate(value=2.0, low=2.0, high=2.0)
+    """
+    generator = np.random.default_rng(seed)
+    parts = [np.asarray(part, dtype=np.float64) for part in strata]
+    drawn = np.concatenate([part[generator.integers(len(part), size=(draws, len(part)))] for part in parts], -1)
+    ordered = np.sort(statistic(drawn))  # no interpolation: it would make NaN of infinities
+    low, high = ordered[int(0.025 * draws)], ordered[int(0.975 * draws)]
+    return Estimate(float(statistic(np.concatenate(parts))), float(low), float(high))
+
+
+def select(results: Iterable[Result], **wanted: object) -> list[Result]:
+    """Results with these values, by the names of fields or settings."""
+    return [
+        result
+        for result in results
+        if all(getattr(result, name, result.settings.get(name)) == value for name, value in wanted.items())
+    ]
+
+
+def values(results: Iterable[Result], metric: str) -> list[float]:
+    """A metric of each; infinity, where the goal was never reached."""
+    return [result.metrics.get(metric, math.inf) for result in results]
