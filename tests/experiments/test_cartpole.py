@@ -14,12 +14,14 @@ from sttau.experiments.cartpole import (
     METHODS,
     QUICK,
     SETTINGS,
+    Chosen,
     Plan,
     bootstrap,
     cells,
     choose,
     compute,
     compute_temperature,
+    greedy_tuning_cells,
     interquartile_mean,
     measure,
     median,
@@ -33,7 +35,9 @@ from sttau.experiments.results import Result, read_results
 from sttau.rl import Point
 
 RESULTS = Path(__file__).parents[2] / "results" / "cartpole"
-CHOSEN = {method: {"learning_rate": 0.01, "layer": {}} for method in METHODS}
+CHOSEN: Chosen = {
+    method: {choice: {"learning_rate": 0.01, "layer": {}} for choice in ("sampling", "greedy")} for method in METHODS
+}
 
 
 def _point(number: int, reward: float, tau: float | None = None) -> Point:
@@ -48,7 +52,7 @@ def test_the_experiment_is_twenty_seeds_of_four_methods_in_four_settings_seed_by
 
 
 def test_tuning_tries_the_papers_grids_with_seeds_that_are_used_nowhere_else() -> None:
-    tuned = tuning_cells()
+    tuned = [*tuning_cells(), *greedy_tuning_cells(CHOSEN)]
     assert {cell.seed for cell in tuned}.isdisjoint(cell.seed for cell in [*cells(CHOSEN), *temperature_cells(CHOSEN)])
     assert sorted(layer["dropout"] for layer in GRIDS["dropout"]) == [0.05, 0.1, 0.2]
     assert len(GRIDS["bayes"]) == 4 * 4
@@ -58,11 +62,11 @@ def test_tuning_tries_the_papers_grids_with_seeds_that_are_used_nowhere_else() -
 
 def test_what_is_chosen_has_the_largest_mean_area() -> None:
     def result(rate: float, area: float) -> Result:
-        settings = {"learning_rate": rate, "layer": {"dropout": 0.1}}
+        settings = {"learning_rate": rate, "layer": {"dropout": 0.1}, "choice": "greedy"}
         return Result("cartpole-tuning", "cartpole-mdp", "dropout", None, 0, {"area": area}, settings, 1.0)
 
     found = choose([result(0.1, 10), result(0.1, 40), result(0.2, 30), result(0.2, 30)])
-    assert found == {"dropout": {"learning_rate": 0.2, "layer": {"dropout": 0.1}}}
+    assert found == {"dropout": {"greedy": {"learning_rate": 0.2, "layer": {"dropout": 0.1}}}}
 
 
 def test_the_goal_counts_only_when_the_mean_of_a_whole_window_has_reached_it() -> None:
@@ -126,5 +130,5 @@ def test_committed_results_are_of_the_declared_cells() -> None:
         for method in METHODS:
             found = select(results, data=task, choice=choice, method=method)
             assert {result.seed for result in found} == seeds
-            assert all(r.settings["learning_rate"] == chosen[method]["learning_rate"] for r in found)
+            assert all(r.settings["learning_rate"] == chosen[method][choice]["learning_rate"] for r in found)
             assert all(0 <= area <= 50 for area in values(found, "area"))

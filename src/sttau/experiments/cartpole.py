@@ -2,15 +2,16 @@
 
 The settings are MDP (position, angle and their velocities are seen) or POMDP (no velocities), and actions that are
 sampled or greedy. Every method is trained by the same REINFORCE with the same budget. What the paper tuned is tuned
-here too, with other seeds, and so is the learning rate of each method: on the area under the curve of both sampling
-settings. τ starts at 1 and k is 2, as in the paper.
+here too, with other seeds, and so is the learning rate of each method: both on the area under the curve of the sampling
+settings, then the learning rate for greedy actions on that of the greedy ones. τ starts at 1 and k is 2, as in the
+paper.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from itertools import product
@@ -58,23 +59,43 @@ class Plan(NamedTuple):
 QUICK = Plan(2, 100, 1, 50, 16, {method: grid[:1] for method, grid in GRIDS.items()})
 
 
+#: By method and choice: the learning rate, and what the layer is given.
+Chosen = dict[str, dict[str, dict[str, Any]]]
+
+
 def tuning_cells(plan: Plan = Plan()) -> list[Cell]:  # noqa: B008 (immutable)
-    """All that is tried, with seeds that are used for nothing else."""
+    """All that is tried where actions are sampled, with seeds that are used for nothing else."""
     return [
-        _cell("cartpole-tuning", task, method, _FIRST_TUNING_SEED + seed, choice, rate, layer, plan, tuning=True)
+        cell
         for method in METHODS
         for layer, rate in product(plan.grids[method], _RATES)
-        for (task, choice), seed in product(SETTINGS, range(plan.tuning_seeds))
-        if choice == "sampling"
+        for cell in _tried("sampling", method, rate, layer, plan)
     ]
 
 
-def cells(chosen: dict[str, dict[str, Any]], plan: Plan = Plan()) -> list[Cell]:  # noqa: B008 (immutable)
+def greedy_tuning_cells(chosen: Chosen, plan: Plan = Plan()) -> list[Cell]:  # noqa: B008 (immutable)
+    """The learning rates, tried where actions are greedy, with what was chosen for the layer."""
+    return [
+        cell
+        for method, rate in product(METHODS, _RATES)
+        for cell in _tried("greedy", method, rate, chosen[method]["sampling"]["layer"], plan)
+    ]
+
+
+def _tried(wanted: str, method: str, rate: float, layer: dict[str, Any], plan: Plan) -> Iterator[Cell]:
+    for (task, choice), seed in product(SETTINGS, range(plan.tuning_seeds)):
+        if choice == wanted:
+            seed += _FIRST_TUNING_SEED
+            yield _cell("cartpole-tuning", task, method, seed, choice, rate, layer, plan, tuning=True)
+
+
+def cells(chosen: Chosen, plan: Plan = Plan()) -> list[Cell]:  # noqa: B008 (immutable)
     """The experiment itself, seed by seed, so that what is there after an interruption is a smaller experiment."""
     return [
-        _cell("cartpole", task, method, seed, choice, chosen[method]["learning_rate"], chosen[method]["layer"], plan)
+        _cell("cartpole", task, method, seed, choice, given["learning_rate"], given["layer"], plan)
         for seed in range(plan.seeds)
         for (task, choice), method in product(SETTINGS, METHODS)
+        for given in (chosen[method][choice],)
     ]
 
 
@@ -162,14 +183,18 @@ def thin(points: Sequence[Point], window: int = _WINDOW) -> dict[str, list[float
     return curves
 
 
-def choose(results: Iterable[Result]) -> dict[str, dict[str, Any]]:
-    """Of every method, what had the largest mean area in tuning."""
-    areas: dict[str, dict[str, tuple[dict[str, Any], list[float]]]] = {}
+def choose(results: Iterable[Result]) -> Chosen:
+    """Of every method and choice of actions, what had the largest mean area in tuning."""
+    areas: dict[tuple[str, str], dict[str, tuple[dict[str, Any], list[float]]]] = {}
     for result in results:
         setting = {"learning_rate": result.settings["learning_rate"], "layer": result.settings["layer"]}
-        tried = areas.setdefault(result.method, {}).setdefault(repr(setting), (setting, []))
-        tried[1].append(result.metrics["area"])
-    return {method: max(tried.values(), key=lambda pair: float(np.mean(pair[1])))[0] for method, tried in areas.items()}
+        tried = areas.setdefault((result.method, result.settings["choice"]), {})
+        tried.setdefault(repr(setting), (setting, []))[1].append(result.metrics["area"])
+    chosen: Chosen = {}
+    for (method, choice), tried in areas.items():
+        best, _ = max(tried.values(), key=lambda pair: float(np.mean(pair[1])))
+        chosen.setdefault(method, {})[choice] = best
+    return chosen
 
 
 def run(
@@ -189,11 +214,16 @@ def run(
         workers: processes.
         progress: is told of every cell.
     """
-    tuned = run_cells(tuning_cells(plan), Each(compute), folder, workers=workers, progress=progress)
-    if tuned.failures:
-        return tuned
-    write_results(map(_without_curves, tuned.results), out / "tuning.jsonl")
-    chosen = choose(tuned.results)
+    tuning = run_cells(tuning_cells(plan), Each(compute), folder, workers=workers, progress=progress)
+    if tuning.failures:
+        return tuning
+    greedy = greedy_tuning_cells(choose(tuning.results), plan)
+    more = run_cells(greedy, Each(compute), folder, workers=workers, progress=progress)
+    if more.failures:
+        return more
+    tuned = tuning.results + more.results
+    write_results(map(_without_curves, tuned), out / "tuning.jsonl")
+    chosen = choose(tuned)
     outcome = run_cells(cells(chosen, plan), Each(compute), folder, workers=workers, progress=progress)
     write_results(outcome.results, out / "results.jsonl")
     more = run_cells(
@@ -213,9 +243,9 @@ def _without_curves(result: Result) -> Result:
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-def temperature_cells(chosen: dict[str, dict[str, Any]], plan: Plan = Plan(), seeds: int = 5) -> list[Cell]:  # noqa: B008
+def temperature_cells(chosen: Chosen, plan: Plan = Plan(), seeds: int = 5) -> list[Cell]:  # noqa: B008
     """ST-τ with a learned and with a fixed τ, sampling; trained, then played with colder and hotter states."""
-    given = chosen["st-tau"]
+    given = chosen["st-tau"]["sampling"]
     return [
         _cell(
             "cartpole-temperature",

@@ -39,7 +39,7 @@ from sttau.rl import Episodes, Task
 
 CARTPOLE = ("setting", "method", "area", "last 100", "reached 45", "episodes to 45", "steps to 45")
 OVERALL = ("method", "IQM of the area", "IQM of the last 100")
-TUNED = ("method", "learning rate", "layer")
+TUNED = ("method", "learning rate, sampling", "learning rate, greedy", "layer")
 TEMPERATURE = ("setting", "τ", "area", "τ at the end", *(f"reward at {factor:g} τ" for factor in FACTORS))
 ENTROPY = ("setting", "τ", *(f"bits at {factor:g} τ" for factor in FACTORS))
 
@@ -93,8 +93,8 @@ def tuned_table(tuning: Iterable[Result]) -> list[tuple[str, ...]]:
     return [
         (
             METHOD_NAMES[method],
-            f"{chosen['learning_rate']:g}",
-            ", ".join(f"{name} {value:g}" for name, value in chosen["layer"].items()) or "–",
+            *(f"{chosen[choice]['learning_rate']:g}" for choice in ("sampling", "greedy")),
+            ", ".join(f"{name} {value:g}" for name, value in chosen["sampling"]["layer"].items()) or "–",
         )
         for method, chosen in choose(tuning).items()
     ]
