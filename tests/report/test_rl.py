@@ -12,7 +12,7 @@ from PIL import Image
 
 from sttau.engine import Noise
 from sttau.experiments.cartpole import METHODS, SETTINGS
-from sttau.experiments.results import Result, read_results
+from sttau.experiments.results import Result
 from sttau.report.rl import (
     cartpole_table,
     curves_figure,
@@ -106,7 +106,7 @@ def test_only_states_that_are_actions_make_an_automaton() -> None:
 
 
 @pytest.mark.skipif(not (RESULTS / "results.jsonl").exists(), reason="the experiment was not run")
-@pytest.mark.parametrize("name", ["cartpole", "overall", "tuned", "temperature", "entropy"])
-def test_the_tables_in_the_docs_are_those_of_the_committed_results(name: str) -> None:
-    assert tables(RESULTS)[name].strip() in (ROOT / "docs" / "rl.md").read_text("utf-8")
-    assert read_results(RESULTS / "results.jsonl")
+def test_the_tables_in_the_docs_are_those_of_the_committed_results() -> None:
+    page = (ROOT / "docs" / "rl.md").read_text("utf-8")
+    for name, table in tables(RESULTS).items():
+        assert table.strip() in page, name

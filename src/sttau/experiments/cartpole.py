@@ -137,7 +137,7 @@ def _trained(cell: Cell, folder: Path) -> tuple[SequenceClassifier, Result]:
         method=cell.method,
         states=getattr(policy.layer, "num_states", None),
         seed=cell.seed,
-        metrics=measure(points),
+        metrics=measure(points, GOAL / 50 * task.horizon if task.failing else math.inf),
         settings={**given, **asdict(settings), "horizon": task.horizon, "curves": thin(points)},
         seconds=round(time.perf_counter() - began, 2),
         versions={**versions(), "gymnasium": version("gymnasium")},
@@ -276,6 +276,29 @@ def compute_temperature(cell: Cell, folder: Path) -> Result:
             metrics[f"reward at {factor:g} τ"] = float(episodes.scores.mean())
             metrics[f"entropy at {factor:g} τ"] = episodes.entropy
     return replace(result, metrics=metrics, seconds=round(time.perf_counter() - began, 2))
+
+
+# -- harder tasks ------------------------------------------------------------------------------------------------------
+
+#: Tasks, and (method, choice), of a first look at longer episodes and at Acrobot without velocities.
+HARDER = ("cartpole500-mdp", "cartpole500-pomdp", "acrobot-pomdp")
+HARDER_METHODS = (("lstm", "sampling"), ("st-tau", "sampling"), ("st-tau", "greedy"))
+
+
+def harder_cells(plan: Plan = Plan(seeds=2, episodes=500)) -> list[Cell]:  # noqa: B008 (immutable)
+    """LSTM and ST-τ with the smaller learning rate; nothing is tuned."""
+    return [
+        _cell("cartpole-harder", task, method, seed, choice, _RATES[0], {}, plan)
+        for seed in range(plan.seeds)
+        for task, (method, choice) in product(HARDER, HARDER_METHODS)
+    ]
+
+
+def run_harder(folder: Path, out: Path, *, progress: Callable[[Step], None] = lambda _: None) -> Outcome:
+    """Run them; write ``harder.jsonl`` to ``out``."""
+    outcome = run_cells(harder_cells(), Each(compute), folder, progress=progress)
+    write_results(map(_without_curves, outcome.results), out / "harder.jsonl")
+    return outcome
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------

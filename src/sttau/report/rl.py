@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from sttau.automata import PA
 from sttau.experiments.cartpole import (
     FACTORS,
     GOAL,
+    HARDER,
+    HARDER_METHODS,
     METHODS,
     SETTINGS,
     Estimate,
@@ -42,6 +45,8 @@ OVERALL = ("method", "IQM of the area", "IQM of the last 100")
 TUNED = ("method", "learning rate, sampling", "learning rate, greedy", "layer")
 TEMPERATURE = ("setting", "τ", "area", "τ at the end", *(f"reward at {factor:g} τ" for factor in FACTORS))
 ENTROPY = ("setting", "τ", *(f"bits at {factor:g} τ" for factor in FACTORS))
+
+HARDER_HEADER = ("task", "method", "area, each run", "last 100, each run")
 
 
 def setting_name(task: str, choice: str) -> str:
@@ -121,18 +126,31 @@ def temperature_tables(results: Sequence[Result]) -> tuple[list[tuple[str, ...]]
     return rewards, entropies
 
 
+def harder_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """Longer episodes, and Acrobot: every run, because there are few."""
+    rows = []
+    for task, (method, choice) in product(HARDER, HARDER_METHODS):
+        found = select(results, data=task, choice=choice, method=method)
+        if found:
+            spans = (", ".join(f"{value:.0f}" for value in sorted(values(found, name))) for name in ("area", "last"))
+            rows.append((task, f"{METHOD_NAMES[method]}, {choice}", *spans))
+    return rows
+
+
 def tables(folder: Path) -> dict[str, str]:
     """All tables as Markdown, by name."""
     results, tuning, temperature = (
         read_results(folder / f"{name}.jsonl") for name in ("results", "tuning", "temperature")
     )
     rewards, entropies = temperature_tables(temperature)
+    harder = read_results(folder / "harder.jsonl") if (folder / "harder.jsonl").exists() else []
     return {
         "cartpole": markdown_table(cartpole_table(results), CARTPOLE),
         "overall": markdown_table(overall_table(results), OVERALL),
         "tuned": markdown_table(tuned_table(tuning), TUNED),
         "temperature": markdown_table(rewards, TEMPERATURE),
         "entropy": markdown_table(entropies, ENTROPY),
+        **({"harder": markdown_table(harder_table(harder), HARDER_HEADER)} if harder else {}),
     }
 
 
