@@ -289,8 +289,7 @@ def harder_cells(plan: Plan = Plan(seeds=2, episodes=500)) -> list[Cell]:  # noq
     """LSTM and ST-τ with the smaller learning rate; nothing is tuned."""
     return [
         _cell("cartpole-harder", task, method, seed, choice, _RATES[0], {}, plan)
-        for seed in range(plan.seeds)
-        for task, (method, choice) in product(HARDER, HARDER_METHODS)
+        for task, seed, (method, choice) in product(HARDER, range(plan.seeds), HARDER_METHODS)
     ]
 
 

@@ -89,6 +89,9 @@ def check_policy(policy: SequenceClassifier, task: Task) -> None:
         )
     if policy.num_classes != len(task.actions):
         raise ValueError(f"the policy knows {policy.num_classes} actions, but {task.name} has {len(task.actions)}")
+    weight = policy.head.weight
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        raise ValueError(f"a policy plays on the CPU in float32, but this one is {weight.dtype} on {weight.device}")
     if policy.embedding is not None or layer.num_layers > 1 or layer.bidirectional or policy.dropout:
         raise ValueError("a policy needs one layer that reads numbers forwards, with dropout=0")
     if isinstance(layer, FiniteStateRNN) and (layer.mode not in ("soft", "deterministic") or layer.readout != "state"):
