@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import torch
 from PIL import Image
 
 from sttau.engine import Noise
-from sttau.experiments.cartpole import METHODS, SETTINGS
+from sttau.experiments import cartpole
+from sttau.experiments.cartpole import METHODS, QUICK, SETTINGS, Plan, run
 from sttau.experiments.results import Result
+from sttau.experiments.runner import Cell, Outcome, Work
 from sttau.report.rl import (
     cartpole_table,
     curves_figure,
@@ -58,6 +61,19 @@ def test_the_interquartile_mean_needs_every_setting() -> None:
     assert [row[0] for row in overall_table(results)] == ["LSTM", "Bayes LSTM", "variational dropout", "ST-τ LSTM"]
     some = [r for r in results if not (r.method == "lstm" and r.settings["choice"] == "greedy")]
     assert len(overall_table(some)) == 3
+
+
+def test_the_whole_experiment_gives_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(cells: Sequence[Cell], work: Work, folder: Path, **_: object) -> Outcome:
+        return Outcome([result for _, result in work(cells, folder)], [])  # in this process, to save its start
+
+    monkeypatch.setattr(cartpole, "run_cells", here)
+    plan = Plan(seeds=1, episodes=10, tuning_seeds=1, tuning_episodes=10, hidden_size=4, grids=QUICK.grids)
+    outcome = run(tmp_path / "cells", tmp_path, plan)
+    assert len(outcome.results) == 4 * 4 + 2 * 2
+    made = tables(tmp_path)
+    assert set(made) == {"cartpole", "overall", "tuned", "temperature", "entropy"}
+    assert made["cartpole"].count("of 1") == 16
 
 
 def test_the_figures_show_four_settings_and_every_method() -> None:

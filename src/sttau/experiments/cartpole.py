@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from itertools import product
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from sttau.experiments.results import Result, versions, write_results
@@ -122,7 +124,19 @@ def _cell(
 
 def compute(cell: Cell, folder: Path) -> Result:
     """Train one policy. Its curve is in ``folder`` as it grows, and then among the result's settings, by name."""
-    return _trained(cell, folder)[1]
+    with _one_thread():
+        return _trained(cell, folder)[1]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The steps are small: more threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _trained(cell: Cell, folder: Path) -> tuple[SequenceClassifier, Result]:
@@ -265,11 +279,11 @@ def temperature_cells(chosen: Chosen, plan: Plan = Plan(), seeds: int = 5) -> li
 def compute_temperature(cell: Cell, folder: Path) -> Result:
     """Train one policy, then play 100 episodes with τ times each of :data:`FACTORS`."""
     began = time.perf_counter()
-    policy, result = _trained(cell, folder)
-    metrics = dict(result.metrics)
-    log_temperature = policy.finite_state_layer.state_dict()["log_temperature_l0"]  # shares its memory
-    metrics["temperature"] = math.exp(log_temperature.item())
-    with Environments(find_task(cell.data), 100) as environments:
+    with _one_thread(), Environments(find_task(cell.data), 100) as environments:
+        policy, result = _trained(cell, folder)
+        metrics = dict(result.metrics)
+        log_temperature = policy.finite_state_layer.state_dict()["log_temperature_l0"]  # shares its memory
+        metrics["temperature"] = math.exp(log_temperature.item())
         for factor in FACTORS:
             log_temperature.fill_(math.log(metrics["temperature"] * factor))
             episodes = play(policy, environments, choice=cell.settings["choice"], seed=cell.seed, number=10**6)
