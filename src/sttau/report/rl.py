@@ -35,10 +35,10 @@ from sttau.experiments.cartpole import (
 from sttau.experiments.results import Result, read_results
 from sttau.files import write_atomically
 from sttau.models import FixedLabels, SequenceClassifier
-from sttau.report.automaton import save_drawing
+from sttau.report.automaton import save_drawing, write_automaton
 from sttau.report.speed import markdown_table
 from sttau.report.style import BLUE, INK, METHOD_COLOURS, METHOD_NAMES, MUTED, ORANGE, look
-from sttau.rl import Episodes, Task
+from sttau.rl import Environments, Episodes, Settings, Task, find_task, make_policy, play, train
 
 CARTPOLE = ("setting", "method", "area", "last 100", "reached 45", "episodes to 45", "steps to 45")
 OVERALL = ("method", "IQM of the area", "IQM of the last 100")
@@ -297,6 +297,13 @@ def main(arguments: Sequence[str]) -> None:
     results = read_results(folder / "results.jsonl")
     save_drawing(curves_figure(results), images / "cartpole-curves.png")
     save_drawing(temperature_figure(results), images / "cartpole-temperature.png")
+    task = find_task("cartpole-pomdp")
+    policy = make_policy("st-tau", task)
+    train(policy, task, Settings(choice="greedy"))
+    with Environments(task, copies=200) as environments:
+        played = play(policy, environments, choice="greedy", seed=1)
+    title = f"CartPole without velocities, mean reward {played.scores.mean():.1f}"
+    write_automaton(observed_automaton(policy, played, task), images / "cartpole-automaton.png", title)
 
 
 if __name__ == "__main__":
