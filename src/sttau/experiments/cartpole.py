@@ -299,7 +299,7 @@ HARDER = ("cartpole500-mdp", "cartpole500-pomdp", "acrobot-pomdp")
 HARDER_METHODS = (("lstm", "sampling"), ("st-tau", "sampling"), ("st-tau", "greedy"))
 
 
-def harder_cells(plan: Plan = Plan(seeds=2, episodes=500)) -> list[Cell]:  # noqa: B008 (immutable)
+def harder_cells(plan: Plan = Plan(seeds=5, episodes=500)) -> list[Cell]:  # noqa: B008 (immutable)
     """LSTM and ST-τ with the smaller learning rate; nothing is tuned."""
     return [
         _cell("cartpole-harder", task, method, seed, choice, _RATES[0], {}, plan)

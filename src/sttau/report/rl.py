@@ -46,6 +46,7 @@ TUNED = ("method", "learning rate, sampling", "learning rate, greedy", "layer")
 TEMPERATURE = ("setting", "τ", "area", "τ at the end", *(f"reward at {factor:g} τ" for factor in FACTORS))
 ENTROPY = ("setting", "τ", *(f"bits at {factor:g} τ" for factor in FACTORS))
 
+REFERENCE = ("task", "episodes", "steps", "last 100", "episodes to 45", "steps to 45")
 HARDER_HEADER = ("task", "method", "area, each run", "last 100, each run")
 
 
@@ -137,13 +138,34 @@ def harder_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
     return rows
 
 
+def reference_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """Runs of a foreign implementation, by ``benchmarks/recurrent_ppo.py``."""
+    return [
+        (
+            result.data,
+            f"{result.metrics['episodes']:,.0f}",
+            f"{result.settings['steps']:,}",
+            f"{result.metrics['last']:.1f}",
+            *(
+                _number(value, "{:,.0f}")
+                for name in ("episodes", "steps")
+                for value in values([result], f"{name}_to_goal")
+            ),
+        )
+        for result in results
+    ]
+
+
 def tables(folder: Path) -> dict[str, str]:
     """All tables as Markdown, by name."""
     results, tuning, temperature = (
         read_results(folder / f"{name}.jsonl") for name in ("results", "tuning", "temperature")
     )
     rewards, entropies = temperature_tables(temperature)
-    harder = read_results(folder / "harder.jsonl") if (folder / "harder.jsonl").exists() else []
+    harder, reference = (
+        read_results(path) if path.exists() else []
+        for path in (folder / "harder.jsonl", folder / "recurrent_ppo.jsonl")
+    )
     return {
         "cartpole": markdown_table(cartpole_table(results), CARTPOLE),
         "overall": markdown_table(overall_table(results), OVERALL),
@@ -151,12 +173,17 @@ def tables(folder: Path) -> dict[str, str]:
         "temperature": markdown_table(rewards, TEMPERATURE),
         "entropy": markdown_table(entropies, ENTROPY),
         **({"harder": markdown_table(harder_table(harder), HARDER_HEADER)} if harder else {}),
+        **({"reference": markdown_table(reference_table(reference), REFERENCE)} if reference else {}),
     }
 
 
 def _shown(estimate: Estimate, form: str = "{:.1f}") -> str:
-    value, low, high = (form.format(number) if math.isfinite(number) else "never" for number in estimate)
-    return "never" if value == low == high == "never" else f"{value} [{low}, {high}]"
+    value, low, high = (_number(number, form) for number in estimate)
+    return value if math.isinf(estimate.low) else f"{value} [{low}, {high}]"
+
+
+def _number(value: float, form: str) -> str:
+    return form.format(value) if math.isfinite(value) else "never"
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
