@@ -271,3 +271,35 @@ def test_compare_says_what_is_wrong_without_a_trace(options: list[str], words: s
     )
     assert shown.exit_code == 1
     assert words in shown.output
+
+
+def test_a_policy_is_trained_saved_watched_and_drawn(tmp_path: Path) -> None:
+    policy, video, drawing = tmp_path / "policy.safetensors", tmp_path / "video.gif", tmp_path / "automaton.json"
+    arguments = ["rl", "train", "cartpole-pomdp", "--episodes", "20", "--hidden-size", "8", "--out", str(policy)]
+    trained = CliRunner().invoke(app, arguments)
+    assert trained.exit_code == 0, trained.output
+    assert len(policy.with_suffix(".jsonl").read_text("utf-8").splitlines()) == 2
+    arguments = ["rl", "watch", str(policy), "--out", str(video), "--automaton", str(drawing), "--episodes", "5"]
+    watched = CliRunner().invoke(app, arguments)
+    assert watched.exit_code == 0, watched.output
+    assert "cartpole-pomdp, sampling: mean reward" in watched.output
+    assert video.read_bytes().startswith(b"GIF89a")
+    assert "angle" in drawing.read_text("utf-8")
+    wrong = CliRunner().invoke(app, ["rl", "watch", str(policy), "--task", "cartpole-mdp"])
+    assert wrong.exit_code == 1
+    assert "reads 2 numbers a step, but cartpole-mdp shows 4" in wrong.output
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["pong"], "no task 'pong'"),
+        (["cartpole-mdp", "--horizon", "0"], "horizon must be at least 1 step"),
+        (["cartpole-mdp", "--choice", "lazy"], "choice must be one of 'sampling', 'greedy'"),
+        (["cartpole-mdp", "--method", "svm"], "no method 'svm'"),
+    ],
+)
+def test_a_policy_for_something_unknown_is_refused(more: list[str], message: str) -> None:
+    answer = CliRunner().invoke(app, ["rl", "train", *more])
+    assert answer.exit_code == 1
+    assert message in answer.output

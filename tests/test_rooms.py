@@ -18,7 +18,7 @@ def test_tests_mirror_the_tree() -> None:
 
 def test_importing_the_library_loads_nothing_heavy_that_may_not_be_needed() -> None:
     heavy = ["matplotlib", "typer", "rich", "sklearn", "pooch", "requests", "wfdb", "pandas", "pyarrow"]
-    heavy += ["numba", "triton", "torchmetrics", "torch._dynamo"]
+    heavy += ["numba", "triton", "torchmetrics", "torch._dynamo", "gymnasium", "pygame", "PIL"]
     code = f"import sys, sttau; print([m for m in {heavy} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "[]\n"

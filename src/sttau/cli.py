@@ -39,6 +39,8 @@ app = typer.Typer(
 
 data_app = typer.Typer(name="data", help="See which data sets there are, get them, and read on their terms.")
 app.add_typer(data_app, no_args_is_help=True)
+rl_app = typer.Typer(name="rl", help="Reinforcement learning: train a policy, watch it, compare methods.")
+app.add_typer(rl_app, no_args_is_help=True)
 
 
 @app.callback()
@@ -519,6 +521,152 @@ def compare(
     console.print(table)
     console.print(result.legend(), highlight=False, markup=False)
     console.print(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}", soft_wrap=True)
+
+
+@rl_app.command("train")
+def train_policy(
+    task: Annotated[str, typer.Argument(help="cartpole-mdp, cartpole-pomdp, cartpole500-mdp, acrobot-pomdp …")],
+    method: Annotated[str, typer.Option(help="lstm, bayes, dropout, st-tau or st-tau-gru.")] = "st-tau",
+    choice: Annotated[str, typer.Option(help="How actions are taken: sampling or greedy.")] = "sampling",
+    episodes: Annotated[int, typer.Option(help="To play in all.")] = 1000,
+    batch: Annotated[int, typer.Option(help="Episodes between two updates.")] = 10,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 0.003,
+    hidden_size: Annotated[int, typer.Option(help="Of the layer.")] = 100,
+    horizon: Annotated[int | None, typer.Option(help="Steps of an episode, in place of the task's.")] = None,
+    seed: Annotated[int, typer.Option(help="All randomness follows from it.")] = 0,
+    out: Annotated[Path, typer.Option(help="For the policy; its learning curve goes beside it.")] = Path(
+        "policy.safetensors"
+    ),
+) -> None:
+    """Train a recurrent policy by REINFORCE, and save it.
+
+    Example: sttau rl train cartpole-pomdp --out policy.safetensors
+    """
+    import torch
+
+    from sttau.rl import Point, Settings, find_task, make_policy, train
+
+    torch.set_num_threads(1)  # the steps are small: more threads would only wait for each other
+    console = Console()
+    with _plain_errors(console):
+        chosen = find_task(task, horizon)
+        settings = Settings(episodes, batch, learning_rate, choice=choice)  # type: ignore[arg-type]
+        policy = make_policy(method, chosen, hidden_size=hidden_size, seed=seed)
+        every = max(1, episodes // batch // 10)
+
+        def show(point: Point) -> None:
+            if point.episodes // batch % every == 0:
+                tau = "" if point.temperature is None else f", τ {point.temperature:.2f}"
+                console.print(
+                    f"{point.episodes:6,} episodes: reward {point.reward:6.1f}, {point.entropy:.2f} bits{tau}",
+                    highlight=False,
+                )
+
+        log = out.with_suffix(".jsonl")
+        train(policy, chosen, settings, seed=seed, log=log, on_point=show)
+        policy.save(out)
+    console.print(f"Policy: {out}, learning curve: {log}", soft_wrap=True)
+
+
+@rl_app.command("watch")
+def watch_policy(
+    policy: Annotated[Path, typer.Argument(help="A file of sttau rl train.")],
+    task: Annotated[str, typer.Option(help="What to play; the first task that fits, by default.")] = "",
+    out: Annotated[Path | None, typer.Option(help="For a video, .gif.")] = None,
+    automaton: Annotated[
+        Path | None, typer.Option(help="For the automaton of an ST-τ policy: .svg, .png, .dot, .json or .prism.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="The observation whose sign the automaton reads.")] = "",
+    choice: Annotated[str, typer.Option(help="How actions are taken: sampling or greedy.")] = "sampling",
+    episodes: Annotated[int, typer.Option(help="To measure the reward and the automaton on.")] = 100,
+    horizon: Annotated[int | None, typer.Option(help="Steps of an episode, in place of the task's.")] = None,
+    seed: Annotated[int, typer.Option(help="All randomness follows from it.")] = 0,
+) -> None:
+    """Let a policy play; write a video of an episode, and the automaton that its states were seen to be.
+
+    Example: sttau rl watch policy.safetensors --out video.gif --automaton automaton.svg
+    """
+    from typing import cast
+
+    import sttau
+    from sttau.report.automaton import check_ending, write_automaton
+    from sttau.report.rl import observed_automaton, write_video
+    from sttau.rl import TASKS, Choice, Environments, find_task, play
+
+    console = Console()
+    with _plain_errors(console):
+        if automaton is not None:
+            check_ending(automaton)
+        network = sttau.load(policy)
+        if not isinstance(network, sttau.SequenceClassifier):
+            raise ValueError(f"{policy} is no policy; sttau rl train makes one")
+        seen = (network.feature_names, network.class_names)
+        fitting = [name for name, known in TASKS.items() if (known.observations, known.actions) == seen]
+        if not task and not fitting:
+            raise ValueError(f"{policy} fits no task: it sees {', '.join(seen[0]) or 'unnamed features'}")
+        chosen, way = find_task(task or fitting[0], horizon), cast(Choice, choice)
+        with Environments(chosen, episodes) as environments:
+            played = play(network, environments, choice=way, seed=seed)
+        console.print(
+            f"{chosen.name}, {choice}: mean reward {played.scores.mean():.1f} over {episodes} episodes of at most "
+            f"{chosen.horizon} steps; {played.entropy:.2f} bits an action",
+            soft_wrap=True,
+            highlight=False,
+        )
+        if automaton is not None:
+            pa = observed_automaton(network, played, chosen, by)
+            write_automaton(pa, automaton, f"{chosen.name}, the share of “{chosen.actions[-1]}” in each state")
+            console.print(f"Written: {automaton}", soft_wrap=True, highlight=False)
+        if out is not None:
+            frames: list[Any] = []
+            with Environments(chosen, 1, frames=True) as stage:
+                shown = play(network, stage, choice=way, seed=seed, on_step=lambda: frames.append(stage.frame()))
+            write_video(frames, out)
+            console.print(
+                f"Written: {out}, one episode of {int(shown.lengths[0])} steps", soft_wrap=True, highlight=False
+            )
+
+
+@rl_app.command("compare")
+def compare_policies(
+    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("cartpole"),
+    quick: Annotated[bool, typer.Option("--quick", help="Everything once, with little: a minute.")] = False,
+    harder: Annotated[bool, typer.Option("--harder", help="Then 500 steps, and Acrobot, which is slow.")] = False,
+    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+) -> None:
+    """Run the paper's CartPole experiment: four methods, four settings, twenty seeds.
+
+    What was interrupted goes on when the same command is given again. Set OMP_NUM_THREADS=1 where several work.
+
+    Example: sttau rl compare --quick
+    """
+    from sttau.experiments.cartpole import QUICK, Plan, run, run_harder
+    from sttau.experiments.runner import Step
+    from sttau.files import write_atomically
+    from sttau.report.automaton import save_drawing
+    from sttau.report.rl import curves_figure, tables, temperature_figure
+
+    console = Console()
+    _check_folder(console, out)
+
+    def show(step: Step) -> None:
+        state = "failed" if step.failure else f"about {step.seconds_left:.0f} s left"
+        title = f"{step.cell.title}, {step.cell.settings['choice']}"
+        console.print(f"{step.done}/{step.total} {title}: {state}", soft_wrap=True, highlight=False)
+
+    with _plain_errors(console):
+        outcome = run(out / "cells", out, QUICK if quick else Plan(), workers=workers, progress=show)
+        failures = outcome.failures + (run_harder(out / "cells", out, progress=show).failures if harder else [])
+        for cell, why in failures:
+            console.print(f"[red]{escape(cell.title)} failed:[/red] {escape(why)}", soft_wrap=True, highlight=False)
+        if failures:
+            raise typer.Exit(1)
+    found = [result for result in outcome.results if result.experiment == "cartpole"]
+    text = "\n\n".join(tables(out).values())
+    write_atomically(out / "table.md", text.encode())
+    save_drawing(curves_figure(found), out / "curves.png")
+    save_drawing(temperature_figure(found), out / "temperature.png")
+    console.print(f"Tables: {out / 'table.md'}, figures: {out / 'curves.png'}", soft_wrap=True)
 
 
 def _settings(given: list[str]) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,242 @@
+"""Recurrent policies: any layer with a dense head; or ST-τ with one state an action, which needs no head.
+
+A policy is a :class:`~sttau.models.SequenceClassifier` over actions, so it is saved and loaded as one. Its answer
+after step t is the distribution π_t over actions. With ST-τ and k states for k actions (the paper's appendix on
+reinforcement learning) that is α_t, the Gumbel softmax over the states itself.
+
+While an episode is played, a policy goes step by step; to learn, it reads whole episodes at once. Both use the same
+draws, so both give the same π_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sttau.data.dataset import Described
+from sttau.engine import Mode, Noise, Weights
+from sttau.engine.reference import gru_cell, lstm_cell, transition
+from sttau.layers import BayesLSTM, FiniteStateRNN, STTauGRU, STTauLSTM, VariationalDropoutLSTM
+from sttau.models import FixedLabels, Layer, SequenceClassifier
+from sttau.rl.environments import Task
+
+#: How an action is taken from π_t. ``sampling`` draws it; ``greedy`` takes the most probable one. Where π_t is itself
+#: a sample α_t of ST-τ, its largest entry is a draw from softmax(l_t), by the Gumbel-max trick. So a greedy ST-τ policy
+#: still explores, and a greedy LSTM does not.
+Choice = Literal["sampling", "greedy"]
+
+_LAW_SAMPLES = 64  # of the step's own noise, for the law of an action
+
+#: The layers that policies of an experiment are made of, by the name of the method.
+METHODS: dict[str, Callable[..., Layer]] = {
+    "lstm": nn.LSTM,
+    "bayes": BayesLSTM,
+    "dropout": VariationalDropoutLSTM,
+    "st-tau": STTauLSTM,
+    "st-tau-gru": STTauGRU,
+}
+
+
+def make_policy(
+    method: str, task: Task, *, hidden_size: int = 100, seed: int = 0, settings: Mapping[str, Any] | None = None
+) -> SequenceClassifier:
+    """A new policy for a task.
+
+    Args:
+        method: one of :data:`METHODS`. ST-τ has as many states as there are actions, unless settings say otherwise.
+        task: gives the sizes and the names.
+        hidden_size: of the layer.
+        seed: of the first weights.
+        settings: more arguments of the layer.
+
+    Example:
+        >>> from sttau.rl.environments import find_task
+        >>> policy = make_policy("st-tau", find_task("cartpole-pomdp"))
+        >>> policy.feature_names, policy.class_names, policy.layer.num_states
+        (('position', 'angle'), ('left', 'right'), 2)
+    """
+    if method not in METHODS:
+        raise ValueError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
+    actions, options = len(task.actions), dict(settings or {})
+    if method.startswith("st-tau"):
+        options = {"num_states": actions} | options
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = METHODS[method](len(task.observations), hidden_size, **options)
+        by_state = isinstance(layer, FiniteStateRNN) and layer.num_states == actions
+        policy = SequenceClassifier(layer, actions, head="halves" if by_state else "dense")
+    policy.remember(cast(Described, _Names(task.actions, task.observations)))
+    return policy
+
+
+class _Names(NamedTuple):
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    vocabulary: tuple[str, ...] | None = None
+
+
+def check_policy(policy: SequenceClassifier, task: Task) -> None:
+    """Raise a clear error if a policy cannot play a task, or cannot go step by step."""
+    layer = policy.layer
+    if layer.input_size != len(task.observations):
+        raise ValueError(
+            f"the policy reads {layer.input_size} numbers a step, but {task.name} shows {len(task.observations)} "
+            f"({', '.join(task.observations)}); choose another task, or make_policy(method, task)"
+        )
+    if policy.num_classes != len(task.actions):
+        raise ValueError(f"the policy knows {policy.num_classes} actions, but {task.name} has {len(task.actions)}")
+    weight = policy.head.weight
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        raise ValueError(f"a policy plays on the CPU in float32, but this one is {weight.dtype} on {weight.device}")
+    if policy.embedding is not None or layer.num_layers > 1 or layer.bidirectional or policy.dropout:
+        raise ValueError("a policy needs one layer that reads numbers forwards, with dropout=0")
+    if isinstance(layer, FiniteStateRNN) and (layer.mode not in ("soft", "deterministic") or layer.readout != "state"):
+        raise ValueError('a policy of ST-τ needs mode="soft" or "deterministic", and readout="state"')
+
+
+def log_probabilities(
+    policy: SequenceClassifier, observations: Tensor, actions: Tensor, *, noise: Noise, choice: Choice = "sampling"
+) -> Tensor:
+    """log of the probability of every action of whole episodes, with a gradient: (episodes, time).
+
+    This is log π_t(a_t), given the noise. A greedy choice of ST-τ's states is itself a draw, by the Gumbel-max trick,
+    from softmax(l_t): its probability is that of this law. (l_t = τ log α_t − γ_t, up to a constant.) A greedy choice
+    without such noise has no law that could be improved; π_t stands in for it, as in the paper.
+
+    Args:
+        policy: who played.
+        observations: (episodes, time, features).
+        actions: (episodes, time).
+        noise: of the episodes.
+        choice: how actions were taken.
+
+    Example:
+        >>> from sttau.rl.environments import find_task
+        >>> policy = make_policy("st-tau", find_task("cartpole-mdp"))
+        >>> x, actions = torch.randn(3, 5, 4), torch.zeros(3, 5, dtype=torch.int64)
+        >>> log_probabilities(policy, x, actions, noise=Noise.of(torch.arange(3))).shape
+        torch.Size([3, 5])
+    """
+    logits: Tensor = policy(observations, noise=noise, per_step=True)
+    layer, by_state = policy.layer, isinstance(policy.head, FixedLabels)
+    if choice == "greedy" and by_state and isinstance(layer, FiniteStateRNN) and layer.mode == "soft":
+        logits = layer.temperature * logits - noise.gumbel(0, *logits.shape[1:])
+    return logits.log_softmax(-1).gather(-1, actions[..., None]).squeeze(-1)
+
+
+class Player:
+    """A policy that plays: its weights and masks, drawn once for the episodes, and where each of them stands.
+
+    Nothing here has a gradient.
+
+    Args:
+        policy: who plays.
+        noise: names all draws, one row an episode.
+        horizon: of the episodes.
+
+    Example:
+        >>> from sttau.rl.environments import find_task
+        >>> policy = make_policy("st-tau", find_task("cartpole-mdp"))
+        >>> noise = Noise.of(torch.arange(3))
+        >>> x = torch.randn(3, 5, 4)
+        >>> player = Player(policy, noise, horizon=5)
+        >>> steps = torch.stack([player.step(x[:, t]) for t in range(5)], dim=1)
+        >>> steps.allclose(policy(x, noise=noise, per_step=True).softmax(-1), atol=1e-6)
+        True
+    """
+
+    @torch.no_grad()
+    def __init__(self, policy: SequenceClassifier, noise: Noise, horizon: int) -> None:
+        layer, rows = policy.layer, len(noise.sequence)
+        self.policy = policy
+        self._finite = layer if isinstance(layer, FiniteStateRNN) else None
+        self._is_gru = isinstance(layer, (nn.GRU, STTauGRU))
+        self._weights = _weights(layer, noise)
+        self._input_mask = self._mask = torch.ones(())
+        if isinstance(layer, VariationalDropoutLSTM) and layer.mode == "sampled":
+            self._input_mask, self._mask = layer.masks(noise)[0]
+        self._gumbel: Tensor | None = None
+        if self._finite is not None and self._finite.mode != "deterministic":
+            self._gumbel = noise.gumbel(0, horizon, self._finite.num_states)
+        self._hidden = torch.zeros(rows, layer.hidden_size)
+        if self._finite is not None and self._finite.initial == "first":
+            self._hidden = self._weights.states[:1].expand(rows, -1)
+        self._memory = torch.zeros(rows, layer.hidden_size)
+        self._logits: list[Tensor] = []
+
+    @torch.no_grad()
+    def step(self, observations: Tensor) -> Tensor:
+        """Read an observation, (episodes, features), move on, and return π_t, (episodes, actions)."""
+        weights, time = self._weights, len(self._logits)
+        x = F.linear(observations * self._input_mask, weights.input, weights.input_bias)
+        if self._is_gru:
+            u = gru_cell(x, self._hidden, weights)
+        else:
+            u, self._memory = lstm_cell(x, self._mask * self._hidden, self._memory, weights)
+        if self._finite is None:
+            self._hidden, logits = u, cast(Tensor, self.policy.head(u))
+            self._logits.append(logits)
+            return logits.softmax(-1)
+        self._logits.append(u @ weights.states.T)
+        alpha = self._alpha(self._logits[-1], None if self._gumbel is None else self._gumbel[:, time])
+        self._hidden = alpha @ weights.states
+        return self._answer(alpha)
+
+    @torch.no_grad()
+    def law(self, choice: Choice) -> Tensor:
+        """The law of every action taken so far, given all that came before its step: (episodes, time, actions).
+
+        It is π_t itself, or certain where a choice is greedy. For ST-τ the step's own Gumbel noise is a part of the
+        chance: the law is softmax(l_t) for a greedy choice of states, and else a mean over draws.
+        """
+        logits = torch.stack(self._logits, dim=1)
+        if self._finite is None:
+            return _taken(logits.softmax(-1), choice)
+        if self._gumbel is None:
+            return _taken(self._answer(self._alpha(logits, None)), choice)
+        if choice == "greedy" and isinstance(self.policy.head, FixedLabels):
+            return self._answer(logits.softmax(-1))
+        draws = Noise.of(torch.zeros(1, dtype=torch.int64)).gumbel(0, _LAW_SAMPLES, logits.shape[-1])
+        return _taken(self._answer(self._alpha(logits, draws[0, :, None, None])), choice).mean(0)
+
+    def _alpha(self, logits: Tensor, gumbel: Tensor | None) -> Tensor:
+        assert self._finite is not None
+        return transition(logits, self._weights.temperature, gumbel, cast(Mode, self._finite.mode))
+
+    def _answer(self, alpha: Tensor) -> Tensor:
+        """π_t for α_t: the same where states are actions, else what the head makes of the state."""
+        head = self.policy.head
+        return cast(Tensor, head(alpha if isinstance(head, FixedLabels) else alpha @ self._weights.states)).softmax(-1)
+
+
+def _taken(chances: Tensor, choice: Choice) -> Tensor:
+    """The law of an action that is taken from these probabilities."""
+    return chances if choice == "sampling" else F.one_hot(chances.argmax(-1), chances.shape[-1]).to(chances)
+
+
+def check_choice(choice: str) -> None:
+    """Raise unless it is one of :data:`Choice`."""
+    if choice not in get_args(Choice):
+        raise ValueError(f"choice must be one of {', '.join(map(repr, get_args(Choice)))}, got {choice!r}")
+
+
+def _weights(layer: Layer, noise: Noise) -> Weights:
+    """The weights of the only layer for these episodes; those of ST-τ's states and τ where it has them."""
+    if isinstance(layer, BayesLSTM):
+        named: Mapping[str, Tensor] = layer.draw(noise)
+    else:
+        named = layer.state_dict()
+    finite = isinstance(layer, FiniteStateRNN)
+    return Weights(
+        input=named["weight_ih_l0"],
+        recurrent=named["weight_hh_l0"],
+        input_bias=named.get("bias_ih_l0"),
+        recurrent_bias=named.get("bias_hh_l0"),
+        states=named["states_l0"] if finite else torch.empty(0, layer.hidden_size),
+        temperature=named["log_temperature_l0"].exp() if finite else torch.ones(()),
+        peephole=named.get("weight_peephole_l0"),
+    )

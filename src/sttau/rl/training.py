@@ -1,0 +1,246 @@
+"""Playing episodes and learning from them: REINFORCE with a baseline, the same for every method.
+
+A batch of episodes is played without gradients. Then one pass over the whole of them, with the same draws, gives
+log π_t(a_t) again, now with a gradient, and the loss is −mean_t A_t log π_t(a_t). The return that follows a step is
+G_t = Σ_{s ≥ t} γ^{s-t} r_s; its advantage A_t = G_t − b_t over a baseline that knows only the time t (a moving average
+over earlier batches), in units of the batch's standard deviation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sttau.engine import Noise
+from sttau.layers import FiniteStateRNN
+from sttau.models import SequenceClassifier
+from sttau.padding import valid_steps
+from sttau.rl.environments import Environments, Task
+from sttau.rl.policies import Choice, Player, check_choice, check_policy, log_probabilities
+
+
+class Episodes(NamedTuple):
+    """Episodes as they were played, padded at the end."""
+
+    observations: Tensor  # (episodes, time, features)
+    probabilities: Tensor  # (episodes, time, actions): π_t
+    law: Tensor  # (episodes, time, actions): of the action, given all before its step
+    actions: Tensor  # (episodes, time)
+    rewards: Tensor  # (episodes, time), 0 beyond the end
+    lengths: Tensor  # (episodes,)
+    noise: Noise
+
+    @property
+    def scores(self) -> Tensor:
+        """Cumulative reward of each episode: (episodes,)."""
+        return self.rewards.sum(1)
+
+    @property
+    def entropy(self) -> float:
+        """Of an action given all before its step, in bits, averaged over steps."""
+        p = self.law.clamp_min(torch.finfo(self.law.dtype).tiny)
+        bits = -(p * p.log2()).sum(-1)
+        return float(bits[valid_steps(bits, self.lengths)].mean())
+
+
+def play(
+    policy: SequenceClassifier,
+    environments: Environments,
+    *,
+    choice: Choice = "sampling",
+    seed: int = 0,
+    number: int = 0,
+    on_step: Callable[[], None] = lambda: None,
+) -> Episodes:
+    """Play one episode in every copy of an environment, to the end.
+
+    Args:
+        policy: who plays.
+        environments: where.
+        choice: how actions are taken.
+        seed: of everything random, together with ``number``.
+        number: of the batch.
+        on_step: is called before every step, for instance to take a picture.
+
+    Example:
+        >>> from sttau.rl import find_task, make_policy
+        >>> task = find_task("cartpole-mdp")
+        >>> with Environments(task, copies=4) as environments:
+        ...     episodes = play(make_policy("lstm", task), environments)
+        >>> bool((episodes.scores <= 50).all()), bool((episodes.scores == episodes.lengths - 1).any())
+        (True, True)
+    """
+    task, copies = environments.task, environments.copies
+    check_policy(policy, task)
+    check_choice(choice)
+    first, draws, chance = (int(n) for n in np.random.SeedSequence([seed, number]).generate_state(3))
+    noise = Noise.of(torch.arange(copies), seed=draws)
+    player = Player(policy, noise, task.horizon)
+    luck = torch.rand(task.horizon, copies, 1, generator=torch.Generator().manual_seed(chance))
+    seen, chances, taken, rewards = [environments.reset(first)], [], [], []
+    lengths = torch.zeros(copies, dtype=torch.int64)
+    playing = torch.ones(copies, dtype=torch.bool)
+    for t in range(task.horizon):
+        on_step()
+        pi = player.step(seen[t])
+        action = pi.argmax(-1) if choice == "greedy" else (luck[t] >= pi.cumsum(-1)[:, :-1]).sum(-1)
+        step = environments.step(action)
+        chances.append(pi)
+        taken.append(action)
+        rewards.append(step.rewards * playing)
+        lengths += playing
+        playing = playing & ~step.ended
+        if not playing.any():
+            break
+        seen.append(step.observations)
+    return Episodes(
+        observations=torch.stack(seen, dim=1),
+        probabilities=torch.stack(chances, dim=1),
+        law=player.law(choice),
+        actions=torch.stack(taken, dim=1),
+        rewards=torch.stack(rewards, dim=1),
+        lengths=lengths,
+        noise=noise,
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a policy is trained.
+
+    Attributes:
+        episodes: how many are played in all.
+        batch: how many are played between two updates.
+        learning_rate: of Adam.
+        discount: γ.
+        memory: share of the baseline that an update keeps.
+        clip: largest norm of a gradient.
+        choice: how actions are taken.
+    """
+
+    episodes: int = 1000
+    batch: int = 10
+    learning_rate: float = 0.003
+    discount: float = 0.99
+    memory: float = 0.8
+    clip: float = 1.0
+    choice: Choice = "sampling"
+
+    def __post_init__(self) -> None:
+        check_choice(self.choice)
+        for name in ("episodes", "batch", "learning_rate", "clip"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("discount", "memory"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+
+
+class Point(NamedTuple):
+    """A point of a learning curve: one batch of episodes, played before the policy learnt from it."""
+
+    episodes: int  # played so far, this batch included
+    steps: int  # of the environment, likewise
+    reward: float  # cumulative, mean over the batch
+    entropy: float  # of an action, in bits
+    temperature: float | None  # τ
+    seconds: float
+
+
+def train(
+    policy: SequenceClassifier,
+    task: Task,
+    settings: Settings = Settings(),  # noqa: B008 (immutable)
+    *,
+    seed: int = 0,
+    log: str | os.PathLike[str] | None = None,
+    on_point: Callable[[Point], None] = lambda _: None,
+) -> list[Point]:
+    """Train a policy in place and return its learning curve.
+
+    Args:
+        policy: from :func:`~sttau.rl.policies.make_policy`.
+        task: what it learns.
+        settings: how.
+        seed: of everything random but the policy's first weights.
+        log: a file for the curve, one line of JSON a point, written as they come.
+        on_point: is told of every point.
+
+    Example:
+        >>> from sttau.rl import find_task, make_policy
+        >>> task = find_task("cartpole-mdp")
+        >>> curve = train(make_policy("st-tau", task), task, Settings(episodes=20, batch=10))
+        >>> [point.episodes for point in curve]
+        [10, 20]
+    """
+    check_policy(policy, task)
+    optimizer = torch.optim.Adam(policy.parameters(), settings.learning_rate)
+    baseline = torch.zeros(task.horizon)
+    known = torch.zeros(task.horizon, dtype=torch.bool)
+    began, steps, curve = time.perf_counter(), 0, []
+    if log is not None:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        Path(log).write_text("")
+    policy.train()
+    with Environments(task, settings.batch) as environments:
+        for number in range(-(-settings.episodes // settings.batch)):
+            episodes = play(policy, environments, choice=settings.choice, seed=seed, number=number)
+            steps += int(episodes.lengths.sum())
+            layer = policy.layer
+            point = Point(
+                episodes=(number + 1) * settings.batch,
+                steps=steps,
+                reward=float(episodes.scores.mean()),
+                entropy=episodes.entropy,
+                temperature=layer.temperature.item() if isinstance(layer, FiniteStateRNN) else None,
+                seconds=round(time.perf_counter() - began, 3),
+            )
+            curve.append(point)
+            if log is not None:
+                with Path(log).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(point._asdict()) + "\n")
+            on_point(point)
+            returns = returns_to_go(episodes.rewards, settings.discount)
+            valid = valid_steps(returns, episodes.lengths)
+            mean = (returns * valid).sum(0) / valid.sum(0).clamp_min(1)
+            reached, span = valid.any(0), returns.shape[1]
+            old = torch.where(known[:span], baseline[:span], mean)
+            advantage = (returns - old) * valid
+            baseline[:span] = torch.where(reached, old + (1 - settings.memory) * (mean - old), old)
+            known[:span] |= reached
+            scale = advantage[valid].std(correction=0) + 1e-3
+            scored = log_probabilities(
+                policy, episodes.observations, episodes.actions, noise=episodes.noise, choice=settings.choice
+            )
+            loss = -(advantage / scale * scored)[valid].mean()
+            penalty = policy.penalty(settings.episodes * task.horizon)
+            optimizer.zero_grad()
+            (loss if penalty is None else loss + penalty).backward()
+            nn.utils.clip_grad_norm_(policy.parameters(), settings.clip)
+            optimizer.step()
+    policy.eval()
+    return curve
+
+
+def returns_to_go(rewards: Tensor, discount: float) -> Tensor:
+    """G_t = Σ_{s ≥ t} γ^{s-t} r_s along the last dimension.
+
+    Example:
+        >>> returns_to_go(torch.tensor([1.0, 1.0, 1.0]), 0.5).tolist()
+        [1.75, 1.5, 1.0]
+    """
+    later = torch.zeros_like(rewards[..., 0])
+    returns = torch.empty_like(rewards)
+    for t in range(rewards.shape[-1] - 1, -1, -1):
+        later = rewards[..., t] + discount * later
+        returns[..., t] = later
+    return returns
