@@ -2,7 +2,7 @@
 
 from sttau import automata, calibration, data, ood, training
 from sttau.comparison import compare
-from sttau.inference import Prediction, RegressionPrediction, predict
+from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
 from sttau.layers import (
     BayesLSTM,
     StateRegularizedGRU,
@@ -16,6 +16,7 @@ from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, lo
 __all__ = [
     "BayesLSTM",
     "DeepEnsemble",
+    "Forecast",
     "Prediction",
     "RegressionPrediction",
     "STTauGRU",
@@ -29,6 +30,7 @@ __all__ = [
     "calibration",
     "compare",
     "data",
+    "forecast",
     "load",
     "ood",
     "predict",
