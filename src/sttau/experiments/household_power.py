@@ -20,7 +20,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,16 +57,12 @@ class Plan:
 
     seeds: int = 3
     hidden_size: int = 100
-    updates: dict[str, int] = None  # type: ignore[assignment]
+    updates: dict[str, int] = field(default_factory=lambda: {"paper": 600, "hour": 600, "day": 1200, "paths": 800})
     samples: int = 10
     rows: int | None = None  # training hours, the last ones; None for all
     starts: int = 60  # hours of the test year from which paths begin
     paths: int = 60
     trees: int = 300  # of a boosted model
-
-    def __post_init__(self) -> None:
-        if self.updates is None:
-            object.__setattr__(self, "updates", {"paper": 600, "hour": 600, "day": 1200, "paths": 800})
 
 
 QUICK = Plan(
