@@ -57,7 +57,7 @@ class Plan:
 
     seeds: int = 3
     hidden_size: int = 100
-    updates: dict[str, int] = field(default_factory=lambda: {"paper": 600, "hour": 600, "day": 1200, "paths": 800})
+    updates: dict[str, int] = field(default_factory=lambda: {"paper": 600, "hour": 1000, "day": 1200, "paths": 800})
     samples: int = 10
     rows: int | None = None  # training hours, the last ones; None for all
     starts: int = 60  # hours of the test year from which paths begin
@@ -78,7 +78,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "paths": {"history": 24, "columns": 1, "calendar": True, "head": "law"},
 }
 _BATCH = {"paper": 256, "hour": 256, "day": 64, "paths": 64}
-_RATE = {"paper": 0.01, "hour": 0.01, "day": 0.02, "paths": 0.02}
+_RATE = {"paper": 0.01, "hour": 0.03, "day": 0.02, "paths": 0.02}
 
 #: Methods, with what they are made with; chosen on the validation hours.
 METHODS: dict[str, dict[str, Any]] = {
@@ -131,7 +131,7 @@ def _makes(setting: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if reads["head"] == "law":
             made = made | _LAW.get(method, {})
         yield method, made
-        if method == "st-tau" and setting in ("hour", "day"):
+        if method == "st-tau" and setting == "hour":
             yield method, made | {"paths": 1}
 
 
