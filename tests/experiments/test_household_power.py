@@ -84,6 +84,24 @@ def test_paths_are_judged_hour_by_hour(method: str, tmp_path: Path) -> None:
     assert {f"crps_at_{hour}" for hour in power.AHEAD} <= metrics.keys()
 
 
+def test_a_longer_history_is_read_where_more_than_one_hour_is(tmp_path: Path) -> None:
+    every = list(cells(replace(QUICK, history=48)))
+    assert {c.settings["setting"]: c.settings["history"] for c in every} == {
+        "paper": 1,
+        "hour": 1,
+        "day": 48,
+        "paths": 48,
+    }
+    cell = next(c for c in every if c.settings["setting"] == "paths" and c.method == "lstm")
+    assert measure(cell, tmp_path, tmp_path / "kept").metrics["crps"] > 0
+
+
+def test_a_history_of_one_hour_is_no_longer_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        power.main(["--history", "1"])
+    assert "--history must be at least 2 hours, got 1" in capsys.readouterr().err
+
+
 def test_without_variance_head_only_the_model_doubts(tmp_path: Path) -> None:
     metrics = measure(_cell("paper", "lstm"), tmp_path, tmp_path / "kept").metrics
     assert (metrics["epistemic"], metrics["width_95"], metrics["coverage_95"]) == (0.0, 0.0, 0.0)
@@ -91,7 +109,7 @@ def test_without_variance_head_only_the_model_doubts(tmp_path: Path) -> None:
 
 
 def test_persistence_says_what_was_and_is_calibrated_on_a_steady_series(tmp_path: Path) -> None:
-    metrics = measure(replace(_cell("hour", "persistence")), tmp_path, tmp_path / "kept").metrics
+    metrics = measure(_cell("hour", "persistence"), tmp_path, tmp_path / "kept").metrics
     test = power._hours("test", 1, 7, False, None)
     before = to_power(test.inputs[:, 0, 0].double())
     assert metrics["mse"] == pytest.approx(float((before - test.power).square().mean()), rel=1e-4)

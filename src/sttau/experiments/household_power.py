@@ -20,7 +20,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +63,12 @@ class Plan:
     starts: int = 60  # hours of the test year from which paths begin
     paths: int = 60
     trees: int = 300  # of a boosted model
+    history: int = 24  # hours that are read for the ``day`` and for ``paths``
+
+    def reads(self, setting: str) -> dict[str, Any]:
+        """What networks read under a setting."""
+        longer = {"history": self.history} if SETTINGS[setting]["history"] > 1 else {}
+        return {"setting": setting, **SETTINGS[setting], **longer, "rows": self.rows}
 
 
 QUICK = Plan(
@@ -98,19 +104,17 @@ _LONGER: dict[str, dict[str, Any]] = {  # where more than one hour is read
 def cells(plan: Plan) -> Iterator[Cell]:
     """List all cells of a plan: the baselines, then seed by seed."""
     for setting in ("hour", "day", "paths"):
-        shared: dict[str, Any] = {"setting": setting, **SETTINGS[setting], "rows": plan.rows}
+        shared = plan.reads(setting)
         hours = {"starts": plan.starts} if setting == "paths" else {}
         for name, lag in (("persistence", 1), ("seasonal, 24 h", 24), ("seasonal, 168 h", 168)):
             yield Cell(EXPERIMENT, "household_power", name, 0, {**shared, **hours, "lag": lag}, VERSION)
         if setting != "paths":
             yield Cell(EXPERIMENT, "household_power", "boosted trees", 0, shared | {"trees": plan.trees}, VERSION)
     for seed in range(plan.seeds):
-        for setting, reads in SETTINGS.items():
+        for setting in SETTINGS:
             for method, made in _makes(setting):
                 settings = {
-                    "setting": setting,
-                    **reads,
-                    "rows": plan.rows,
+                    **plan.reads(setting),
                     "hidden_size": plan.hidden_size,
                     "made": made,
                     "updates": plan.updates[setting],
@@ -565,11 +569,12 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """``python -m sttau.experiments.household_power [--quick] [--out FOLDER] [--seeds N] [--workers N]``."""
+    """``python -m sttau.experiments.household_power [--quick] [--out FOLDER] [--seeds N] [--history N]``."""
     parser = argparse.ArgumentParser(prog="python -m sttau.experiments.household_power", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny networks, a few seconds: to see that it runs")
     parser.add_argument("--out", type=Path, help="folder for results (default: results/household-power)")
     parser.add_argument("--seeds", type=int, default=Plan.seeds)
+    parser.add_argument("--history", type=int, default=Plan.history, help="hours that are read, for instance 168")
     parser.add_argument("--workers", type=int, default=1, help="processes at a time")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -580,7 +585,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         note = f"failed: {step.failure}" if step.failure else f"{step.seconds_left / 60:.0f} min left"
         sys.stderr.write(f"{step.done} of {step.total}: {name} ({note})\n")
 
-    outcome = run(folder, QUICK if given.quick else Plan(seeds=given.seeds), given.workers, progress)
+    if given.history < 2:
+        parser.error(f"--history must be at least 2 hours, got {given.history}; one hour is always asked too")
+    plan = replace(QUICK, history=given.history) if given.quick else Plan(seeds=given.seeds, history=given.history)
+    outcome = run(folder, plan, given.workers, progress)
     sys.stderr.write(f"Numbers: {folder / 'results.jsonl'}\n")
     if outcome.failures:
         raise SystemExit(f"{len(outcome.failures)} cells failed; the next run tries them again")
