@@ -29,6 +29,7 @@ PATHS = ("method", "runs", "CRPS", *(f"CRPS, {hour} h" for hour in AHEAD), "MSE"
 
 _SHOWN = 100  # hours of the paper's figure
 _DAYS = 4
+_TAIL = 1.96  # standard deviations on either side hold 95 %
 
 
 def _groups(results: Iterable[Result], setting: str) -> dict[str, list[Result]]:
@@ -144,23 +145,28 @@ def _colour(name: str) -> str:
 
 
 def errors_figure(hours: Iterable[Hours]) -> Figure:
-    """The paper's figure: squared error over the first 100 test hours, mean and standard deviation over runs."""
-    groups: dict[str, list[list[float]]] = defaultdict(list)
+    """The paper's figure: squared error over the first 100 test hours, and what the network's own doubt makes of it.
+
+    The line is the mean over runs. The band holds the squared errors of predictions within one standard deviation, over
+    Monte-Carlo samples, of the one that was made.
+    """
+    groups: dict[str, list[Hours]] = defaultdict(list)
     for line in hours:
         if line["setting"] == "paper":
-            groups[line["name"]].append(line["squared_error"][:_SHOWN])
+            groups[line["name"]].append(line)
     with look():
         figure = Figure(figsize=(9, 1.25 * len(groups) + 0.6), layout="constrained")
         panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, (name, runs) in zip(panels, groups.items(), strict=True):
-            columns = list(zip(*runs, strict=True))
-            middle = [mean(column) for column in columns]
-            spread = [stdev(column) if len(column) > 1 else 0.0 for column in columns]
+        for axes, (name, lines) in zip(panels, groups.items(), strict=True):
+            middle = [mean(column) for column in zip(*(line["squared_error"] for line in lines), strict=True)][:_SHOWN]
+            highs, lows = (zip(*(line["bands"][end] for line in lines), strict=True) for end in ("97.5", "2.5"))
+            doubt = [(mean(high) - mean(low)) / (2 * _TAIL) for high, low in zip(highs, lows, strict=True)]
             x = range(1, len(middle) + 1)
-            low = [m - s for m, s in zip(middle, spread, strict=True)]
-            high = [m + s for m, s in zip(middle, spread, strict=True)]
-            axes.fill_between(x, low, high, color=_colour(name), alpha=0.3, linewidth=0)
-            axes.plot(x, middle, color=_colour(name), linewidth=1.2)
+            pairs = list(zip(middle, doubt, strict=False))
+            low = [max(error**0.5 - deviation, 0.0) ** 2 for error, deviation in pairs]
+            high = [(error**0.5 + deviation) ** 2 for error, deviation in pairs]
+            axes.fill_between(x, low, high, color=_colour(name), alpha=0.35, linewidth=0)
+            axes.plot(x, middle, color=_colour(name), linewidth=1.0)
             axes.set_title(f"{title_of(name)}: mean {mean(middle):.3f}", fontsize=9)
             axes.grid(axis="y", color=GRID, linewidth=0.8)
             axes.set_axisbelow(True)
@@ -233,7 +239,7 @@ def main(arguments: Sequence[str]) -> None:
     for name, figure in (
         ("errors", errors_figure(hours)),
         ("day", bands_figure(hours, "day", ("lstm", "ensemble", "st-tau", "boosted trees"))),
-        ("paths", bands_figure(hours, "paths", ("lstm", "st-tau", "seasonal, 24 h"))),
+        ("paths", bands_figure(hours, "paths", ("lstm", "st-tau"))),
         ("pit", pit_figure(hours)),
     ):
         figure.savefig(images / f"power-{name}.png", dpi=110, metadata={"Software": None})
