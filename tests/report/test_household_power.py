@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sttau.experiments.household_power import BINS
-from sttau.experiments.results import Result
+from sttau.experiments.results import Result, read_results
 from sttau.report.household_power import (
     bands_figure,
     errors_figure,
@@ -13,7 +15,10 @@ from sttau.report.household_power import (
     paper_table,
     paths_table,
     pit_figure,
+    tables,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def _result(method: str, seed: int, metrics: dict[str, float], **settings: Any) -> Result:
@@ -31,7 +36,7 @@ def test_a_law_is_shown_beside_persistence_with_the_spread_over_seeds() -> None:
     ]
     persistence, lstm, alone = laws_table(results, "hour")
     assert (persistence[0], persistence[3], persistence[6]) == ("persistence", "+0 %", "0.3000")
-    assert (lstm[0], lstm[1], lstm[2], lstm[3]) == ("LSTM", "2", "0.250", "+38 %")
+    assert (lstm[0], lstm[1], lstm[2], lstm[3]) == ("LSTM", "2", "0.250", "-38 %")
     assert (lstm[6], lstm[9]) == ("0.1500 ± 0.0707", "95.0")
     assert alone[0] == "ST-τ LSTM, one path"
 
@@ -63,3 +68,9 @@ def test_figures_show_means_over_runs_and_one_panel_a_method() -> None:
     assert np.asarray(bands.axes[1].lines[0].get_ydata()).tolist() == [0.0] * 96
     pit = pit_figure(hours, ["day"])
     assert {round(bar.get_height(), 6) for bar in pit.axes[0].patches} == {1.5}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["paper", "hour", "day", "paths"])
+def test_the_page_shows_what_was_measured(name: str) -> None:
+    table = tables(read_results(ROOT / "results" / "household-power" / "results.jsonl"))[name]
+    assert table in (ROOT / "docs" / "regression.md").read_text("utf-8")

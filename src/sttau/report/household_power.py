@@ -22,7 +22,7 @@ Hours = dict[str, Any]
 
 PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
 LAWS = (
-    "method", "runs", "MSE", "than persistence", "MAE", "NLL", "CRPS", "50 %", "80 %", "95 %", "95 % width",
+    "method", "runs", "MSE", "beside persistence", "MAE", "NLL", "CRPS", "50 %", "80 %", "95 %", "95 % width",
     "aleatoric", "epistemic", "CRPS, recal.", "95 %, recal.",
 )  # fmt: skip
 PATHS = ("method", "runs", "CRPS", *(f"CRPS, {hour} h" for hour in AHEAD), "MSE", "80 %", "95 %", "95 % width")
@@ -84,13 +84,13 @@ def laws_table(results: Iterable[Result], setting: str) -> list[tuple[str, ...]]
     rows: list[tuple[str, ...]] = []
     for name, cells in groups.items():
         show = _over(cells)
-        gain = 100 * (1 - mean(cell.metrics["mse"] for cell in cells) / floor)
+        change = 100 * (mean(cell.metrics["mse"] for cell in cells) / floor - 1)
         rows.append(
             (
                 title_of(name),
                 str(len(cells)),
                 show("mse"),
-                f"{gain:+.0f} %",
+                f"{change:+.0f} %",
                 show("mae"),
                 show("nll"),
                 show("crps", 4, True),
