@@ -2,7 +2,7 @@
 
 from sttau import automata, calibration, data, ood, training
 from sttau.comparison import compare
-from sttau.inference import Prediction, RegressionPrediction, predict
+from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
 from sttau.layers import (
     BayesLSTM,
     StateRegularizedGRU,
@@ -17,6 +17,7 @@ from sttau.version import __version__
 __all__ = [
     "BayesLSTM",
     "DeepEnsemble",
+    "Forecast",
     "Prediction",
     "RegressionPrediction",
     "STTauGRU",
@@ -31,6 +32,7 @@ __all__ = [
     "calibration",
     "compare",
     "data",
+    "forecast",
     "load",
     "ood",
     "predict",

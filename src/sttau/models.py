@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -453,6 +454,9 @@ class SequenceRegressor(SequenceModel):
         layer: any of ``sttau.layers.LAYERS``: an ST-τ layer, a baseline, ``nn.LSTM`` or ``nn.GRU``.
         num_outputs: numbers predicted for a sequence.
         variance: also predict the noise of the data, trained with the Gaussian likelihood; else squared error.
+        paths: with ``variance``, how many runs of a layer that draws are taken together in training: the likelihood is
+            that of their mixture, which is what a prediction by several runs is. With one, each run must explain the
+            data by itself, and learns to be as sure as all the others.
         embedding: for token ids; features without it.
         dropout: rate, in training, of what stands in the vectors of tokens and of what the head reads.
         word_dropout: rate, in training, of tokens in whose place the unknown word (id 1) is read.
@@ -473,12 +477,18 @@ class SequenceRegressor(SequenceModel):
         embedding: nn.Embedding | None = None,
         dropout: float = 0.0,
         word_dropout: float = 0.0,
+        paths: int = 1,
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
+        if paths < 1:
+            raise ValueError(f"paths must be at least 1, got {paths}")
+        if paths > 1 and not (variance and isinstance(layer, StochasticRNN)):
+            raise ValueError("paths needs variance=True and a layer that draws: a mixture of several different answers")
         super().__init__(layer, num_outputs * (2 if variance else 1), embedding, dropout, word_dropout)
         self.num_outputs = num_outputs
         self.variance = variance
+        self.paths = paths
 
     def forward(
         self,
@@ -522,15 +532,31 @@ class SequenceRegressor(SequenceModel):
     def loss(
         self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
     ) -> Tensor:
-        """Mean squared error, or mean Gaussian negative log-likelihood with a variance head."""
+        """Mean squared error, or with a variance head mean negative log-likelihood: of a Gaussian, or of a mixture."""
+        if self.paths > 1 and not self._exactly(None):
+            return self._mixture_loss(inputs, targets, lengths, noise)
         mean, variance = self(inputs, lengths, noise=noise)
         targets = targets.view_as(mean)
         if variance is None:
             return F.mse_loss(mean, targets)
         return F.gaussian_nll_loss(mean, targets, variance, full=True)
 
+    def _mixture_loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, noise: Noise | None) -> Tensor:
+        """−log of the mean over paths of N(target; mean, variance)."""
+        noise = Noise.fresh(len(inputs), inputs.device) if noise is None else noise
+        number = torch.arange(self.paths, device=inputs.device).repeat_interleave(len(noise.sample))
+        sample = noise.sample.repeat(self.paths) * self.paths + number  # no two updates share a draw
+        mean, variance = self(
+            inputs, lengths, noise=replace(noise, sequence=noise.sequence.repeat(self.paths), sample=sample)
+        )
+        terms = F.gaussian_nll_loss(mean, targets.repeat(self.paths, 1), variance, full=True, reduction="none")
+        parts = terms.unflatten(0, (self.paths, len(inputs)))
+        loss: Tensor = math.log(self.paths) - (-parts).logsumexp(0).mean()
+        return loss
+
     def _arguments(self) -> dict[str, Any]:
-        return {"num_outputs": self.num_outputs, "variance": self.variance} | self._rates()
+        paths = {"paths": self.paths} if self.paths > 1 else {}
+        return {"num_outputs": self.num_outputs, "variance": self.variance} | paths | self._rates()
 
 
 class DeepEnsemble(SequenceModel):

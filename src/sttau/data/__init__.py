@@ -5,6 +5,7 @@ from sttau.data.registry import DATASETS, SPLITS, load
 from sttau.data.source import Source
 from sttau.data.table import read
 from sttau.data.text import build_vocabulary, encode, tokenize
+from sttau.data.windows import Windows, windows
 
 __all__ = [
     "DATASETS",
@@ -12,9 +13,11 @@ __all__ = [
     "Described",
     "SequenceDataset",
     "Source",
+    "Windows",
     "build_vocabulary",
     "encode",
     "load",
     "read",
     "tokenize",
+    "windows",
 ]

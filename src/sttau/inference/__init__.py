@@ -1,6 +1,16 @@
 """From a trained model to predictions with uncertainty."""
 
+from sttau.inference.forecast import Forecast, forecast
 from sttau.inference.predict import Inference, Prediction, RegressionPrediction, entropy, predict
 from sttau.inference.validation import validation
 
-__all__ = ["Inference", "Prediction", "RegressionPrediction", "entropy", "predict", "validation"]
+__all__ = [
+    "Forecast",
+    "Inference",
+    "Prediction",
+    "RegressionPrediction",
+    "entropy",
+    "forecast",
+    "predict",
+    "validation",
+]

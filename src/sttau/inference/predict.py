@@ -199,7 +199,7 @@ def predict(
         raise ValueError(f"samples must be a whole number, at least 1, got {samples}")
     if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must be a whole number of 64 bits, got {seed}")
-    mode = _choose(model, inference)
+    mode = choose_mode(model, inference)
     batch, time = inputs.shape[:2]
     names = fingerprint(inputs, lengths) if ids is None else as_tensor("ids", ids)
     if names.is_floating_point():
@@ -219,7 +219,7 @@ def predict(
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     device = model.head.weight.device
     parts: list[Any] = []
-    with torch.no_grad(), _evaluating(model):
+    with torch.no_grad(), evaluating(model):
         for piece in torch.arange(batch).split(max(1, chunk_size // runs)):
             x, name = inputs[piece].to(device), names[piece].to(device)
             length = None if lengths is None else lengths[piece].to(device)
@@ -235,7 +235,7 @@ def predict(
     return _join(model, parts, "deterministic" if mode is None else _NAMES[mode])
 
 
-def _choose(model: SequenceModel, inference: str) -> LayerMode | None:
+def choose_mode(model: SequenceModel, inference: str) -> LayerMode | None:
     """Return the layer's mode for an inference, None for a layer without states."""
     if inference != "auto" and inference not in _MODES:
         raise ValueError(f"inference must be 'auto', {', '.join(map(repr, _MODES))}, got {inference!r}")
@@ -359,7 +359,7 @@ def _join(model: SequenceModel, parts: list[dict[str, Tensor]], inference: str) 
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Switch dropout off, and put every module's training flag back whatever happens."""
     flags = [(module, module.training) for module in model.modules()]
     model.eval()

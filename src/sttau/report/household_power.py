@@ -1,0 +1,249 @@
+"""Tables and pictures of the regression on household power; ``python -m sttau.report.household_power`` makes them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from sttau.experiments.household_power import AHEAD, BINS, EXPERIMENT, name_of
+from sttau.experiments.results import Result, read_results
+from sttau.report.speed import markdown_table
+from sttau.report.style import GRID, INK, METHOD_COLOURS, METHOD_NAMES, MUTED, look
+
+#: Lines of ``hours.jsonl``: the first test hours of one cell, and its PIT histogram.
+Hours = dict[str, Any]
+
+PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
+LAWS = (
+    "method", "runs", "MSE", "beside persistence", "MAE", "NLL", "CRPS", "50 %", "80 %", "95 %", "95 % width",
+    "aleatoric", "epistemic", "CRPS, recal.", "95 %, recal.",
+)  # fmt: skip
+PATHS = ("method", "runs", "CRPS", *(f"CRPS, {hour} h" for hour in AHEAD), "MSE", "80 %", "95 %", "95 % width")
+
+_SHOWN = 100  # hours of the paper's figure
+_DAYS = 4
+_TAIL = 1.96  # standard deviations on either side hold 95 %
+
+
+def _groups(results: Iterable[Result], setting: str) -> dict[str, list[Result]]:
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.settings["setting"] == setting:
+            groups[name_of(result)].append(result)
+    return groups
+
+
+def title_of(name: str) -> str:
+    """For people."""
+    method, _, rest = name.partition(",")
+    return METHOD_NAMES.get(method, method) + (f",{rest}" if rest else "")
+
+
+def _over(cells: Sequence[Result]) -> Callable[..., str]:
+    """Shows a metric as the mean over seeds, with their standard deviation; nothing where it was not measured."""
+
+    def show(metric: str, digits: int = 3, spread: bool = False) -> str:
+        values = [cell.metrics[metric] for cell in cells if metric in cell.metrics]
+        if not values:
+            return ""
+        return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if spread and len(values) > 1 else "")
+
+    return show
+
+
+def paper_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``PAPER``: networks without variance head, whose bounds hold the doubt of the model alone."""
+    rows: list[tuple[str, ...]] = []
+    for name, cells in _groups(results, "paper").items():
+        show = _over(cells)
+        rows.append(
+            (
+                title_of(name),
+                str(len(cells)),
+                show("mse", 4, True),
+                show("mae"),
+                show("epistemic"),
+                show("width_95"),
+                show("coverage_95", 1),
+            )
+        )
+    return rows
+
+
+def laws_table(results: Iterable[Result], setting: str) -> list[tuple[str, ...]]:
+    """Rows under ``LAWS`` for the ``hour`` or the ``day``."""
+    groups = _groups(results, setting)
+    floor = groups["persistence"][0].metrics["mse"]
+    rows: list[tuple[str, ...]] = []
+    for name, cells in groups.items():
+        show = _over(cells)
+        change = 100 * (mean(cell.metrics["mse"] for cell in cells) / floor - 1)
+        rows.append(
+            (
+                title_of(name),
+                str(len(cells)),
+                show("mse"),
+                f"{change:+.0f} %",
+                show("mae"),
+                show("nll"),
+                show("crps", 4, True),
+                *(show(f"coverage_{level}", 1) for level in (50, 80, 95)),
+                show("width_95", 2),
+                show("aleatoric"),
+                show("epistemic"),
+                show("crps_recalibrated", 4),
+                show("coverage_95_recalibrated", 1),
+            )
+        )
+    return rows
+
+
+def paths_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``PATHS``: a day ahead, hour by hour."""
+    rows: list[tuple[str, ...]] = []
+    for name, cells in _groups(results, "paths").items():
+        show = _over(cells)
+        rows.append(
+            (
+                title_of(name),
+                str(len(cells)),
+                show("crps"),
+                *(show(f"crps_at_{hour}") for hour in AHEAD),
+                show("mse"),
+                show("coverage_80", 1),
+                show("coverage_95", 1),
+                show("width_95", 2),
+            )
+        )
+    return rows
+
+
+def tables(results: Sequence[Result]) -> dict[str, str]:
+    """All tables as Markdown, by name."""
+    return {
+        "paper": markdown_table(paper_table(results), PAPER),
+        "hour": markdown_table(laws_table(results, "hour"), LAWS),
+        "day": markdown_table(laws_table(results, "day"), LAWS),
+        "paths": markdown_table(paths_table(results), PATHS),
+    }
+
+
+def read_shown(path: Path) -> list[Hours]:
+    """Read ``hours.jsonl``."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _colour(name: str) -> str:
+    return METHOD_COLOURS.get(name.partition(",")[0], INK)
+
+
+def errors_figure(hours: Iterable[Hours]) -> Figure:
+    """The paper's figure: squared error over the first 100 test hours, and what the network's own doubt makes of it.
+
+    The line is the mean over runs. The band holds the squared errors of predictions within one standard deviation, over
+    Monte-Carlo samples, of the one that was made.
+    """
+    groups: dict[str, list[Hours]] = defaultdict(list)
+    for line in hours:
+        if line["setting"] == "paper":
+            groups[line["name"]].append(line)
+    with look():
+        figure = Figure(figsize=(9, 1.25 * len(groups) + 0.6), layout="constrained")
+        panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, (name, lines) in zip(panels, groups.items(), strict=True):
+            middle = [mean(column) for column in zip(*(line["squared_error"] for line in lines), strict=True)][:_SHOWN]
+            highs, lows = (zip(*(line["bands"][end] for line in lines), strict=True) for end in ("97.5", "2.5"))
+            doubt = [(mean(high) - mean(low)) / (2 * _TAIL) for high, low in zip(highs, lows, strict=True)]
+            x = range(1, len(middle) + 1)
+            pairs = list(zip(middle, doubt, strict=False))
+            low = [max(error**0.5 - deviation, 0.0) ** 2 for error, deviation in pairs]
+            high = [(error**0.5 + deviation) ** 2 for error, deviation in pairs]
+            axes.fill_between(x, low, high, color=_colour(name), alpha=0.35, linewidth=0)
+            axes.plot(x, middle, color=_colour(name), linewidth=1.0)
+            axes.set_title(f"{title_of(name)}: mean {mean(middle):.3f}", fontsize=9)
+            axes.grid(axis="y", color=GRID, linewidth=0.8)
+            axes.set_axisbelow(True)
+        panels[-1].set_xlabel("test hour")
+        figure.supylabel("squared error, kW²", fontsize=10)
+    return figure
+
+
+def bands_figure(hours: Iterable[Hours], setting: str = "day", names: Sequence[str] = ("lstm", "st-tau")) -> Figure:
+    """Four days of the test hours: what came, the median that was forecast, and the 50 % and 95 % intervals."""
+    lines = {line["name"]: line for line in hours if line["setting"] == setting and line["seed"] == 0}
+    chosen = [name for name in names if name in lines]
+    with look():
+        figure = Figure(figsize=(9, 2.1 * len(chosen) + 0.5), layout="constrained")
+        panels = figure.subplots(len(chosen), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, name in zip(panels, chosen, strict=True):
+            line, colour = lines[name], _colour(name)
+            bands = {share: values[: 24 * _DAYS] for share, values in line["bands"].items()}
+            x = range(len(bands["50"]))
+            axes.fill_between(x, bands["2.5"], bands["97.5"], color=colour, alpha=0.18, linewidth=0, label="95 %")
+            axes.fill_between(x, bands["25"], bands["75"], color=colour, alpha=0.35, linewidth=0, label="50 %")
+            axes.plot(x, bands["50"], color=colour, linewidth=1.3, label="median")
+            axes.plot(x, line["power"][: 24 * _DAYS], ".", color=INK, markersize=4, label="measured")
+            axes.set_title(title_of(name), fontsize=10)
+            axes.grid(axis="y", color=GRID, linewidth=0.8)
+            axes.set_axisbelow(True)
+            axes.set_xticks(range(0, 24 * _DAYS + 1, 24))
+            if setting == "paths":
+                for border in range(24, 24 * _DAYS, 24):
+                    axes.axvline(border - 0.5, color=MUTED, linewidth=0.8)
+        panels[0].legend(loc="upper right", ncols=4, fontsize=8, frameon=False)
+        panels[-1].set_xlabel("hours; each day is one forecast" if setting == "paths" else "test hour")
+        figure.supylabel("kW", fontsize=10)
+    return figure
+
+
+def pit_figure(hours: Iterable[Hours], settings: Sequence[str] = ("hour", "day")) -> Figure:
+    """PIT histograms, mean over runs: flat where the law is right, high at the ends where it is too narrow."""
+    groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    for line in hours:
+        if line["setting"] in settings and "seasonal" not in line["name"]:
+            groups[line["setting"], line["name"]].append(line["pit"])
+    names = list(dict.fromkeys(name for _, name in groups))
+    with look():
+        figure = Figure(figsize=(1.75 * len(names) + 0.6, 1.9 * len(settings) + 0.3), layout="constrained")
+        grid = figure.subplots(len(settings), len(names), sharex=True, sharey=True, squeeze=False)
+        for row, setting in enumerate(settings):
+            for column, name in enumerate(names):
+                axes, runs = grid[row, column], groups.get((setting, name))
+                if runs is None:
+                    axes.set_visible(False)
+                    continue
+                density = [mean(values) for values in zip(*runs, strict=True)]
+                places = [(place + 0.5) / BINS for place in range(BINS)]
+                axes.bar(places, density, width=1 / BINS, color=_colour(name), alpha=0.7)
+                axes.axhline(1, color=INK, linewidth=0.9, linestyle="--")
+                axes.set_title(title_of(name).replace(", ", ",\n"), fontsize=8)
+                axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+            grid[row, 0].set_ylabel(f"{setting}: density")
+    return figure
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``python -m sttau.report.household_power [FOLDER] [IMAGES]``: print the tables, write the pictures."""
+    folder = Path(arguments[0]) if arguments else Path("results") / EXPERIMENT
+    images = Path(arguments[1]) if len(arguments) > 1 else Path("docs") / "images"
+    for name, table in tables(read_results(folder / "results.jsonl")).items():
+        sys.stdout.write(f"## {name}\n\n{table}\n\n")
+    hours = read_shown(folder / "hours.jsonl")
+    for name, figure in (
+        ("errors", errors_figure(hours)),
+        ("day", bands_figure(hours, "day", ("lstm", "ensemble", "st-tau", "boosted trees"))),
+        ("paths", bands_figure(hours, "paths", ("lstm", "st-tau"))),
+        ("pit", pit_figure(hours)),
+    ):
+        figure.savefig(images / f"power-{name}.png", dpi=110, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
