@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -124,6 +126,20 @@ def check_targets(targets: Tensor, batch: int, outputs: int) -> Tensor:
         row = int((~targets.isfinite()).any(-1).nonzero()[0])
         raise ValueError(f"targets hold NaN or infinity, first in row {row}; leave such sequences out")
     return targets
+
+
+def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with what a folder holds if its settings are not the present ones, and say which differ."""
+    changes = [
+        f"{name} was {before.get(name)}, is {now.get(name)}"
+        for name in {**now, **before}
+        if before.get(name) != now.get(name)
+    ]
+    if changes:
+        raise ValueError(
+            f"folder {folder} holds a {what} with other settings: {'; '.join(changes)}. "
+            "Use the same to go on with it, or another folder to start anew."
+        )
 
 
 def check_probabilities(name: str, value: Any, dims: tuple[int, ...] = (2,)) -> Tensor:

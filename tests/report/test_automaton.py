@@ -17,7 +17,6 @@ from sttau.report.automaton import (
     _circle,
     _levels,
     draw_automaton,
-    draw_dfa,
     drawing,
     save_drawing,
     write_automaton,
@@ -72,7 +71,7 @@ def test_arrows_begin_and_end_at_the_circles_of_their_states(seed: int) -> None:
 
 def test_probabilities_are_written_behind_the_symbol() -> None:
     axes = Figure().subplots()
-    draw_dfa(axes, tomita(1), probabilities={(s, a): 0.25 for s in (0, 1) for a in "01"})
+    draw_automaton(axes, tomita(1), probabilities={(s, a): 0.25 for s in (0, 1) for a in "01"})
     assert "0 [0.250]" in [text.get_text() for text in axes.texts]
 
 

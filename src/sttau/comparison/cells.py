@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sttau.calibration import TemperatureScaling, gaussian_nll, to_logits
+from sttau.checks import check_same_settings
 from sttau.comparison.measures import Rows, classification_rows, regression_rows
 from sttau.data import SequenceDataset
 from sttau.files import write_atomically
@@ -57,17 +58,7 @@ def check_folder(folder: Path, settings: dict[str, Any]) -> None:
     """Remember what all networks of a comparison depend on; refuse a folder that was begun otherwise."""
     path = folder / "settings.json"
     if path.exists():
-        before = json.loads(path.read_text("utf-8"))
-        changes = [
-            f"{name} was {before.get(name)}, is {settings.get(name)}"
-            for name in settings | before
-            if before.get(name) != settings.get(name)
-        ]
-        if changes:
-            raise ValueError(
-                f"folder {folder} holds a comparison with other settings: {'; '.join(changes)}. "
-                "Use the same to go on with it, or another folder to start anew."
-            )
+        check_same_settings(folder, "comparison", json.loads(path.read_text("utf-8")), settings)
     else:
         write_atomically(path, json.dumps(settings, indent=1).encode())
 

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from multiprocessing import connection, get_context
@@ -306,7 +307,8 @@ def _locally(tasks: Sequence[_Task], workers: int) -> Iterator[_Report]:
     finally:
         for worker in team:
             if worker.task is None:
-                worker.pipe.send(None)
+                with suppress(OSError):  # it may be gone
+                    worker.pipe.send(None)
         deadline = time.monotonic() + _PATIENCE
         for worker in team:
             if worker.task is not None and not _told(worker):

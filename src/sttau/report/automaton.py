@@ -125,17 +125,6 @@ def draw_automaton(
             axes.text(x, y, f"{shown.initial[state]:.2f}", ha="center", va="center", fontsize=font, zorder=6)
 
 
-def draw_dfa(
-    axes: Axes,
-    dfa: DFA,
-    title: str = "",
-    probabilities: Mapping[tuple[Any, str], float] | None = None,
-    colour: str = BLUE,
-) -> None:
-    """Draw a DFA: :func:`draw_automaton` with its most used arguments."""
-    draw_automaton(axes, dfa, title, probabilities=probabilities, colour=colour)
-
-
 def drawing(
     automaton: DFA | PA,
     title: str = "",

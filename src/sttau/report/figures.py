@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sttau.calibration import ReliabilityCurve
 from sttau.experiments.quickstart import AutomatonRun, Quickstart
 from sttau.inference import Prediction
-from sttau.report.automaton import draw_dfa
+from sttau.report.automaton import draw_automaton
 from sttau.report.style import BLUE, GREEN, INK, METHOD_COLOURS, METHOD_NAMES, MUTED, ORANGE, RED
 from sttau.training import Update
 
@@ -20,9 +20,10 @@ def automaton_figure(run: AutomatonRun) -> Figure:
     """Draw the true automaton and the extracted one side by side."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    draw_dfa(left, run.truth, "The truth", colour=MUTED)
+    draw_automaton(left, run.truth, "The truth", colour=MUTED)
     verdict = "proved equal" if run.equivalence else f"differs on “{run.equivalence.counterexample}”"
-    draw_dfa(right, run.extracted.dfa, f"Read out of the network: {verdict}", run.extracted.probabilities)
+    title, probabilities = f"Read out of the network: {verdict}", run.extracted.probabilities
+    draw_automaton(right, run.extracted.dfa, title, probabilities=probabilities)
     return figure
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from sttau.checks import as_tensor
+from sttau.checks import as_tensor, check_same_settings
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceModel
 from sttau.training.batches import Data, Order, derive_seed
@@ -418,7 +418,7 @@ class _Run:
         assert self.folder is not None
         state = newest_checkpoint(self.folder)
         if state is not None:
-            self._check_same(state["settings"])
+            check_same_settings(self.folder, "run", state["settings"], self.description)
             self.number, self.ended = state["number"], state["ended"]
             self.best, self.stale = state["best"], state["stale"]
             self.model.load_state_dict(state["model"])
@@ -436,19 +436,6 @@ class _Run:
             raise RuntimeError(f"folder {self.folder} must be one that all processes see, with the same checkpoints")
         if self.processes.first:
             sweep(self.folder, self.number)
-
-    def _check_same(self, theirs: dict[str, Any]) -> None:
-        ours = self.description
-        changes = [
-            f"{name} was {theirs.get(name)}, is {ours.get(name)}"
-            for name in ours | theirs
-            if theirs.get(name) != ours.get(name)
-        ]
-        if changes:
-            raise ValueError(
-                f"folder {self.folder} holds a run with other settings: {'; '.join(changes)}. "
-                "Use the same to resume it, or another folder to start anew."
-            )
 
     def whereabouts(self) -> str:
         """Say what is left of the run."""
