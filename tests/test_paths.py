@@ -1,4 +1,4 @@
-"""Training a regressor on the mixture of several runs."""
+"""Training on the mixture of several runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sttau import SequenceRegressor, STTauLSTM, load
+from sttau import SequenceClassifier, SequenceRegressor, STTauLSTM, load
 from sttau.calibration import gaussian_nll
 from sttau.engine import Noise
 from sttau.training import fit
@@ -41,3 +41,15 @@ def test_paths_are_saved_and_checked(tmp_path: Path) -> None:
     for layer, variance in ((nn.LSTM(2, 6), True), (STTauLSTM(2, 6, 3), False)):
         with pytest.raises(ValueError, match="paths needs variance=True and a layer that draws"):
             SequenceRegressor(layer, variance=variance, paths=2)
+
+
+def test_a_classifier_is_judged_by_the_mean_probability_of_its_paths(tmp_path: Path) -> None:
+    model = SequenceClassifier(STTauLSTM(2, 6, 3), 3, paths=4)
+    x, y = torch.randn(5, 7, 2), torch.tensor([0, 1, 2, 1, 0])
+    with torch.no_grad():
+        mean = model(x, noise=Noise.of(torch.arange(5), samples=4, seed=3)).softmax(-1).view(4, 5, 3).mean(0)
+        loss = float(model.loss(x, y, noise=Noise.of(torch.arange(5), seed=3)))
+    assert loss == pytest.approx(float(-mean.gather(1, y[:, None]).log().mean()), rel=1e-5)
+    assert load(model.save(tmp_path / "m.safetensors")).paths == 4
+    with pytest.raises(ValueError, match="paths needs a layer that draws"):
+        SequenceClassifier(nn.LSTM(2, 6), 3, paths=2)

@@ -82,10 +82,13 @@ class SequenceModel(nn.Module):
         embedding: nn.Embedding | None = None,
         dropout: float = 0.0,
         word_dropout: float = 0.0,
+        paths: int = 1,
     ) -> None:
         super().__init__()
         for name, rate in (("dropout", dropout), ("word_dropout", word_dropout)):
             check_rate(name, rate)
+        if paths < 1:
+            raise ValueError(f"paths must be at least 1, got {paths}")
         if word_dropout and embedding is None:
             raise ValueError("word_dropout needs an embedding: it puts an unknown word in the place of tokens")
         if not isinstance(layer, Layer):
@@ -102,6 +105,7 @@ class SequenceModel(nn.Module):
         self.feature_names: tuple[str, ...] = ()
         self.vocabulary: tuple[str, ...] | None = None
         self.dropout, self.word_dropout = float(dropout), float(word_dropout)
+        self.paths = paths
         self.embedding = embedding
         self.layer: Layer = layer
         self.head = nn.Linear(
@@ -298,10 +302,25 @@ class SequenceModel(nn.Module):
     def _arguments(self) -> dict[str, Any]:
         """The arguments of the class besides layer and embedding."""
 
-    def _rates(self) -> dict[str, float]:
-        """The rates of dropout that are not 0."""
-        rates = {"dropout": self.dropout, "word_dropout": self.word_dropout}
-        return {name: rate for name, rate in rates.items() if rate}
+    def _along_paths(self, inputs: Tensor, noise: Noise | None) -> Noise:
+        """The noise of several runs over a batch, path by path."""
+        noise = Noise.fresh(len(inputs), inputs.device) if noise is None else noise
+        number = torch.arange(self.paths, device=inputs.device).repeat_interleave(len(noise.sample))
+        sample = noise.sample.repeat(self.paths) * self.paths + number  # no two updates share a draw
+        return replace(noise, sequence=noise.sequence.repeat(self.paths), sample=sample)
+
+    def _of_mixture(self, terms: Tensor) -> Tensor:
+        """Mean over sequences of −log of the mean over paths, from −log of each."""
+        parts = terms.unflatten(0, (self.paths, -1))
+        loss: Tensor = math.log(self.paths) - (-parts).logsumexp(0).mean()
+        return loss
+
+    def _of_training(self) -> dict[str, float]:
+        """What matters in training alone, where it is not the usual."""
+        options = {"dropout": self.dropout, "word_dropout": self.word_dropout} | (
+            {"paths": self.paths} if self.paths > 1 else {}
+        )
+        return {name: value for name, value in options.items() if value}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to one safetensors file whose header holds the configuration as JSON. Atomic.
@@ -349,6 +368,9 @@ class SequenceClassifier(SequenceModel):
             accepts (the paper's Algorithm 2), with more classes an equal share each. The loss is then
             −log Σ_{j in the right half} α_j. No label is in doubt once the state is known, so aleatoric uncertainty is
             0 by construction and all noise counts as epistemic (docs/mathematics.md, §5).
+        paths: how many runs of a layer that draws are taken together in training: the loss is −log of the mean of
+            their probabilities, which is what a prediction by several runs is. With one, each run must explain the
+            data by itself, and learns to be as sure as all the others.
 
     Example:
         >>> from sttau import STTauLSTM
@@ -365,12 +387,15 @@ class SequenceClassifier(SequenceModel):
         head: Head = "dense",
         dropout: float = 0.0,
         word_dropout: float = 0.0,
+        paths: int = 1,
     ) -> None:
         if num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+        if paths > 1 and not isinstance(layer, StochasticRNN):
+            raise ValueError("paths needs a layer that draws: several runs of any other give one answer")
         if head not in get_args(Head):
             raise ValueError(f"head must be one of {', '.join(map(repr, get_args(Head)))}, got {head!r}")
-        super().__init__(layer, num_classes, embedding, dropout, word_dropout)
+        super().__init__(layer, num_classes, embedding, dropout, word_dropout, paths)
         self.num_classes = num_classes
         if head == "halves":
             finite = self.finite_state_layer
@@ -417,11 +442,15 @@ class SequenceClassifier(SequenceModel):
     def loss(
         self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
     ) -> Tensor:
-        """Mean cross-entropy."""
-        logits: Tensor = self(inputs, lengths, noise=noise)
+        """Mean cross-entropy, with several paths that of their mean probability."""
+        mixed = self.paths > 1 and not self._exactly(None)
+        logits: Tensor = self(inputs, lengths, noise=self._along_paths(inputs, noise) if mixed else noise)
         if isinstance(self.head, FixedLabels) and self.finite_state_layer.mode == "straight_through":
             logits = logits.exp().lerp(torch.full_like(logits, 1 / self.num_classes), _DOUBT).log()
-        return F.cross_entropy(logits, targets)
+        if not mixed:
+            return F.cross_entropy(logits, targets)
+        each = F.cross_entropy(logits, targets.repeat(self.paths), reduction="none")
+        return self._of_mixture(each)
 
     def _transitions(
         self, inputs: Tensor, lengths: Tensor | None, noise: Noise | None, mode: LayerMode | None, per_step: bool
@@ -437,7 +466,7 @@ class SequenceClassifier(SequenceModel):
 
     def _arguments(self) -> dict[str, Any]:
         halves = isinstance(self.head, FixedLabels)
-        return {"num_classes": self.num_classes} | ({"head": "halves"} if halves else {}) | self._rates()
+        return {"num_classes": self.num_classes} | ({"head": "halves"} if halves else {}) | self._of_training()
 
 
 class Gaussian(NamedTuple):
@@ -481,14 +510,11 @@ class SequenceRegressor(SequenceModel):
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
-        if paths < 1:
-            raise ValueError(f"paths must be at least 1, got {paths}")
         if paths > 1 and not (variance and isinstance(layer, StochasticRNN)):
             raise ValueError("paths needs variance=True and a layer that draws: a mixture of several different answers")
-        super().__init__(layer, num_outputs * (2 if variance else 1), embedding, dropout, word_dropout)
+        super().__init__(layer, num_outputs * (2 if variance else 1), embedding, dropout, word_dropout, paths)
         self.num_outputs = num_outputs
         self.variance = variance
-        self.paths = paths
 
     def forward(
         self,
@@ -543,20 +569,12 @@ class SequenceRegressor(SequenceModel):
 
     def _mixture_loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, noise: Noise | None) -> Tensor:
         """−log of the mean over paths of N(target; mean, variance)."""
-        noise = Noise.fresh(len(inputs), inputs.device) if noise is None else noise
-        number = torch.arange(self.paths, device=inputs.device).repeat_interleave(len(noise.sample))
-        sample = noise.sample.repeat(self.paths) * self.paths + number  # no two updates share a draw
-        mean, variance = self(
-            inputs, lengths, noise=replace(noise, sequence=noise.sequence.repeat(self.paths), sample=sample)
-        )
+        mean, variance = self(inputs, lengths, noise=self._along_paths(inputs, noise))
         terms = F.gaussian_nll_loss(mean, targets.repeat(self.paths, 1), variance, full=True, reduction="none")
-        parts = terms.unflatten(0, (self.paths, len(inputs)))
-        loss: Tensor = math.log(self.paths) - (-parts).logsumexp(0).mean()
-        return loss
+        return self._of_mixture(terms)
 
     def _arguments(self) -> dict[str, Any]:
-        paths = {"paths": self.paths} if self.paths > 1 else {}
-        return {"num_outputs": self.num_outputs, "variance": self.variance} | paths | self._rates()
+        return {"num_outputs": self.num_outputs, "variance": self.variance} | self._of_training()
 
 
 class DeepEnsemble(SequenceModel):
