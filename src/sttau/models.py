@@ -239,15 +239,19 @@ class SequenceModel(nn.Module):
             outputs = _batch_first(layer, layer(_batch_first(layer, x))[0])
         if per_step:
             return F.dropout(outputs, self.dropout, self.training)
-        rows = torch.arange(len(outputs), device=x.device)
+        return self._at_ends(outputs, lengths)
+
+    def _at_ends(self, outputs: Tensor, lengths: Tensor | None) -> Tensor:
+        """What the head reads of (rows, time, directions · d): the last valid step of each direction."""
+        rows = torch.arange(len(outputs), device=outputs.device)
         last = (
             torch.full_like(rows, outputs.shape[1] - 1)
             if lengths is None
             else lengths.repeat(len(outputs) // len(lengths)) - 1
         )
-        size = layer.hidden_size
+        size = self.layer.hidden_size
         ends = [outputs[rows, last, :size]]
-        if layer.bidirectional:
+        if self.layer.bidirectional:
             ends.append(outputs[:, 0, size:])
         return F.dropout(torch.cat(ends, dim=-1), self.dropout, self.training)
 

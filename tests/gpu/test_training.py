@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.models import Layer, SequenceModel
 from sttau.training import Interrupted, Update, fit
-from sttau.training.batches import Data, Order
+from sttau.training.batches import Batch, Data, Order
 from sttau.training.gradients import CapturedGradients, Gradients
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -45,6 +45,12 @@ def _weights(model: SequenceModel) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
+def _batch(order: Order, data: Data, update: int) -> Batch:
+    rows = order.rows(update)
+    places, number = torch.arange(len(rows), device="cuda"), torch.tensor([update], device="cuda")
+    return data.batch(rows.cuda(), places, 1.0, number, data.end(rows, few_shapes=True))
+
+
 @every_layer
 def test_captured_gradients_are_those_computed_step_by_step(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Batch after batch with the same weights: of all lengths, and again once their graphs are there."""
@@ -55,8 +61,7 @@ def test_captured_gradients_are_those_computed_step_by_step(name: str, caplog: p
     eager = Gradients(model, list(model.parameters()), torch.amp.GradScaler("cuda", enabled=False), "float32", 100, 1)
     captured = CapturedGradients(eager)
     for update in range(1, 80):
-        rows = order.rows(update)
-        batch = data.batch(rows, torch.arange(len(rows)), 1.0, update, few_shapes=True)
+        batch = _batch(order, data, update)
         there, here = eager(batch), captured(batch)
         torch.testing.assert_close(here.loss, there.loss, rtol=1e-4, atol=1e-5)
         for ours, theirs in zip(here.values, there.values, strict=True):
@@ -130,8 +135,7 @@ def test_members_on_streams_of_their_own_have_the_gradient_of_the_sum(name: str)
     eager = Gradients(model, parameters, torch.amp.GradScaler("cuda", enabled=False), "float32", 100, 1)
     captured = CapturedGradients(eager)
     for update in range(1, 80):
-        rows = order.rows(update)
-        batch = data.batch(rows, torch.arange(len(rows)), 1.0, update, few_shapes=True)
+        batch = _batch(order, data, update)
         loss = model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise)
         want = torch.autograd.grad(loss, parameters)
         for got in (eager(batch), captured(batch)):

@@ -51,25 +51,38 @@ def test_sorting_by_length_leaves_less_padding_and_mixes_short_batches_with_long
     assert not torch.equal(longest.sort().values, longest)
 
 
+def test_long_batches_come_at_the_same_places_under_every_seed() -> None:
+    lengths = torch.arange(100)
+    one, other = (Order(100, 5, seed, lengths, sorted_batches=20) for seed in (0, 1))
+    assert all(torch.equal(one.rows(update), other.rows(update)) for update in range(1, 21))  # all in one pool
+    one, other = (Order(100, 5, seed, lengths, sorted_batches=5) for seed in (0, 1))
+    ends = torch.tensor([[int(lengths[order.rows(n)].max()) for n in range(1, 21)] for order in (one, other)])
+    assert not torch.equal(*ends)
+    assert float(torch.corrcoef(ends.double())[0, 1]) > 0.8
+
+
 def _data(lengths: Tensor | None) -> Data:
     return Data.on(torch.device("cpu"), torch.randn(6, 20, 2), torch.arange(6), lengths, seed=3)
 
 
 def test_a_batch_is_cut_to_its_longest_row() -> None:
     data = _data(torch.tensor([3, 17, 5, 20, 1, 2]))
-    rows, places = torch.tensor([1, 0]), torch.arange(2)
-    assert data.batch(rows, places, 1.0, 1).inputs.shape == (2, 17, 2)
-    assert data.batch(rows, places, 1.0, 1, few_shapes=True).inputs.shape == (2, 18, 2)
-    assert data.batch(torch.tensor([3]), places[:1], 1.0, 1, few_shapes=True).inputs.shape == (1, 20, 2)
-    assert _data(None).batch(rows, places, 1.0, 1).inputs.shape == (2, 20, 2)
+    rows, places, number = torch.tensor([1, 0]), torch.arange(2), torch.tensor([1])
+    assert data.end(rows) == 17
+    assert data.end(rows, few_shapes=True) == 18
+    assert data.end(torch.tensor([3]), few_shapes=True) == 20
+    assert data.batch(rows, places, 1.0, number, 17).inputs.shape == (2, 17, 2)
+    assert _data(None).end(rows) is None
+    assert _data(None).batch(rows, places, 1.0, number, None).inputs.shape == (2, 20, 2)
 
 
 def test_noise_follows_from_seed_update_and_place_alone() -> None:
     data, rows = _data(None), torch.tensor([4, 2, 5])
-    whole = data.batch(rows, torch.arange(3), 1.0, 7).noise.gumbel(0, 4, 3)
-    part = data.batch(rows[1:], torch.tensor([1, 2]), 2 / 3, 7).noise.gumbel(0, 4, 3)
+    seventh, eighth = torch.tensor([7]), torch.tensor([8])
+    whole = data.batch(rows, torch.arange(3), 1.0, seventh, None).noise.gumbel(0, 4, 3)
+    part = data.batch(rows[1:], torch.tensor([1, 2]), 2 / 3, seventh, None).noise.gumbel(0, 4, 3)
     assert torch.equal(part, whole[1:])
-    assert not torch.equal(data.batch(rows, torch.arange(3), 1.0, 8).noise.gumbel(0, 4, 3), whole)
+    assert not torch.equal(data.batch(rows, torch.arange(3), 1.0, eighth, None).noise.gumbel(0, 4, 3), whole)
 
 
 @given(length=st.integers(1, 100_000))

@@ -12,7 +12,7 @@ from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, pr
 from sttau.engine import Noise
 from sttau.inference import validation
 from sttau.models import Layer, SequenceModel
-from sttau.training import DivergedError, Update, fit, loop
+from sttau.training import DivergedError, Update, fit, run
 
 
 def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
@@ -326,7 +326,7 @@ def test_losses_that_are_read_in_groups_are_the_same(monkeypatch: pytest.MonkeyP
         return _weights(model), log, told
 
     at_once = train()
-    monkeypatch.setattr(loop, "_UNREAD", {"cpu": 7})
+    monkeypatch.setattr(run, "_UNREAD", {"cpu": 7})
     in_groups = train()
     assert torch.equal(at_once[0], in_groups[0])
     assert at_once[1:] == in_groups[1:]
@@ -334,7 +334,7 @@ def test_losses_that_are_read_in_groups_are_the_same(monkeypatch: pytest.MonkeyP
 
 
 def test_a_loss_that_is_found_spoilt_later_names_the_first_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_UNREAD", {"cpu": 5})
+    monkeypatch.setattr(run, "_UNREAD", {"cpu": 5})
     x, y, _ = _signs()
     model = SequenceClassifier(nn.LSTM(2, 4), 2)
     with torch.no_grad():

@@ -48,16 +48,26 @@ class Order:
         self.sequences, self.batch_size, self.seed = sequences, batch_size, seed
         self.lengths = None if lengths is None else lengths.cpu()
         self.sorted_batches = sorted_batches
+        self.batches = -(-sequences // batch_size)  # a round
         self._round, self._batches = -1, [torch.empty(0)]
+
+    def place(self, update: int) -> tuple[int, int]:
+        """The round of an update, counted from 0, and its place in it."""
+        return divmod(update - 1, self.batches)
 
     def rows(self, update: int) -> Tensor:
         """Row numbers of the batch of an update, counted from 1."""
-        number, place = divmod(update - 1, -(-self.sequences // self.batch_size))
+        number, place = self.place(update)
         if number != self._round:
-            self._round, self._batches = number, self._shuffle(number)
+            self._round, self._batches = number, self.shuffled(number)
         return self._batches[place]
 
-    def _shuffle(self, number: int) -> list[Tensor]:
+    def shuffled(self, number: int) -> list[Tensor]:
+        """All batches of a round.
+
+        Of batches that are sorted by length, the long ones come at the same places whatever the seed, so that several
+        networks that are trained together need not wait for each other; which sequences they hold follows from it.
+        """
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", number))
         rows = torch.randperm(self.sequences, generator=generator)
         if self.lengths is None or self.sorted_batches == 1:
@@ -65,6 +75,7 @@ class Order:
         batches: list[Tensor] = []
         for pool in rows.split(self.batch_size * self.sorted_batches):
             batches += pool[self.lengths[pool].argsort(stable=True)].split(self.batch_size)
+        generator.manual_seed(derive_seed(0, "places", number))
         return [batches[place] for place in torch.randperm(len(batches), generator=generator).tolist()]
 
 
@@ -99,29 +110,32 @@ class Data:
             torch.tensor(seed, dtype=torch.int64, device=device),
         )
 
-    def batch(self, rows: Tensor, places: Tensor, share: float, update: int, *, few_shapes: bool = False) -> Batch:
-        """Take these rows, cut to the longest of them.
+    def end(self, rows: Tensor, few_shapes: bool = False) -> int | None:
+        """How many steps the longest of these rows has, which are on the CPU; None where all have the same.
 
         Args:
-            rows: row numbers, on the CPU.
+            rows: row numbers.
+            few_shapes: a little more, so that only few different numbers occur.
+        """
+        if self.ends is None:
+            return None
+        end = int(self.ends[rows].max())
+        return min(round_up(end), self.inputs.shape[1]) if few_shapes else end
+
+    def batch(self, rows: Tensor, places: Tensor, share: float, update: Tensor, end: int | None) -> Batch:
+        """Take these rows, cut to ``end`` steps. All tensors are on the data's device.
+
+        Args:
+            rows: row numbers.
             places: where the rows stand in the joined batch. A draw of noise follows from seed, update and place, and
                 so does not depend on how many processes share the work.
             share: of the joined batch that these rows are.
-            update: the number of the update.
-            few_shapes: cut a little later, so that only few different lengths occur.
+            update: (1,) the number of the update.
+            end: see :meth:`end`.
         """
-        device = self.inputs.device
-        sequence = places.to(device)
-        noise = Noise(self.seed, sequence, torch.full_like(sequence, update))
-        if self.ends is None:
-            rows = rows.to(device)
-            return Batch(self.inputs[rows], self.targets[rows], None, noise, share)
-        end = int(self.ends[rows].max())
-        if few_shapes:
-            end = min(round_up(end), self.inputs.shape[1])
-        rows = rows.to(device)
+        noise = Noise(self.seed, places, update.repeat(len(places)))
         lengths = None if self.lengths is None else self.lengths[rows]
-        return Batch(self.inputs[rows, :end], self.targets[rows], lengths, noise, share)
+        return Batch(self.inputs[:, :end][rows], self.targets[rows], lengths, noise, share)
 
 
 def round_up(length: int) -> int:

@@ -168,7 +168,7 @@ class _Graph:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             gradients(own)
-            with _no_waiting():
+            with no_waiting():
                 gradients(own)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
@@ -183,7 +183,7 @@ class _Graph:
 
 
 @contextmanager
-def _no_waiting() -> Iterator[None]:
+def no_waiting() -> Iterator[None]:
     """Raise where something waits for the GPU: before the capture, which such a thing would leave in pieces."""
     mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():

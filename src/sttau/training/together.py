@@ -1,15 +1,35 @@
-"""Several trainings at once."""
+"""Several trainings at once, in one process.
+
+A small network leaves most of a GPU idle, and separate processes only take turns on it. Here every training has a
+stream of its own, on which whole updates are replayed as CUDA graphs, so that they run beside each other; and LSTMs of
+one shape, which are bound by starting kernels, are stacked into one (``engine/stacked.py``).
+"""
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
+
 from sttau.models import SequenceModel
+from sttau.training.batches import derive_seed
+from sttau.training.interruption import Interrupted, interruptible
 from sttau.training.log import Update
-from sttau.training.loop import fit
+from sttau.training.loop import begin, fit, team_of
+from sttau.training.run import Run
+from sttau.training.stacking import alike
+from sttau.training.team import Team
+
+_LARGEST = 16  # networks of a team
+_TURN = 25  # updates that are given to a GPU before the next team has its turn
+_ALONE = ("optimiser", "patience", "on_update")  # with which a run could end before the others of its team
+_COMMON = ("updates", "batch_size", "sorted_batches", "validate_every", "checkpoint_every")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +58,9 @@ def fit_together(jobs: Iterable[Job], at_once: int = 16) -> Iterator[Finished]:
 
     Args:
         jobs: taken one by one as room becomes free, so an iterator may make models late.
-        at_once: how many are trained at a time on a GPU; on a CPU it is one after another.
+        at_once: how many streams there are on a GPU. Jobs that follow each other, with LSTMs of one shape (plain,
+            Bayesian or with variational dropout) and options that differ in seed and rates only, share one, up to 16.
+            On a CPU, and without the option ``cuda_graphs``, a job is trained to its end before the next begins.
 
     Example:
         >>> import torch
@@ -51,10 +73,143 @@ def fit_together(jobs: Iterable[Job], at_once: int = 16) -> Iterator[Finished]:
     """
     if at_once < 1:
         raise ValueError(f"at_once must be at least 1, got {at_once}")
-    for number, job in enumerate(jobs):
-        began, log, error = time.perf_counter(), [], None
-        try:
-            log = fit(job.model, job.inputs, job.targets, job.lengths, **job.options)
-        except Exception as caught:
-            error = caught
-        yield Finished(number, job, log, time.perf_counter() - began, error)
+    waiting = _Groups(enumerate(jobs))
+    playing: deque[_Playing] = deque()
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng())
+        interrupted = stack.enter_context(interruptible())
+        while True:
+            while len(playing) < at_once and (group := waiting.next()):
+                playing.append(_Playing(group, interrupted))
+            if not playing:
+                return
+            team = playing.popleft()
+            done = team.turn()
+            if team.goes_on:
+                playing.append(team)
+            yield from done
+
+
+class _Groups:
+    """Takes jobs that follow each other and are alike as one group."""
+
+    def __init__(self, jobs: Iterator[tuple[int, Job]]) -> None:
+        self.jobs = jobs
+        self.first: tuple[int, Job] | None = next(jobs, None)
+
+    def next(self) -> list[tuple[int, Job]]:
+        group: list[tuple[int, Job]] = []
+        while self.first is not None and (not group or self._joins(group, self.first[1])):
+            group.append(self.first)
+            self.first = next(self.jobs, None)
+        return group
+
+    def _joins(self, group: list[tuple[int, Job]], job: Job) -> bool:
+        key = _kind(job)
+        return key is not None and len(group) < _LARGEST and key == _kind(group[0][1])
+
+
+def _kind(job: Job) -> Hashable | None:
+    """What jobs must have in common to be trained as one team."""
+    like, options = alike(job.model), job.options
+    device = job.model.head.weight.device
+    if like is None or device.type != "cuda" or not options.get("cuda_graphs"):
+        return None
+    if (
+        options.get("precision", "float32") != "float32"
+        or options.get("patience") is not None
+        or "optimiser" in options
+    ):
+        return None
+    common = tuple((name, options.get(name)) for name in sorted(_COMMON))
+    return like, len(job.inputs), job.inputs.shape[1], job.lengths is None, common
+
+
+class _Playing:
+    """Jobs that are being trained as one team."""
+
+    def __init__(self, group: list[tuple[int, Job]], interrupted: Callable[[], bool]) -> None:
+        self.group, self.interrupted = group, interrupted
+        self.began = time.perf_counter()
+        self.stacks = {number: ExitStack() for number, _ in group}
+        self.runs: dict[int, Run] = {}
+        self.failed: dict[int, Exception] = {}
+        self.due = False
+        self.team: Team | None = None
+        given: dict[str, Any] = {}
+        for number, job in group:
+            try:
+                given = _arguments(job)
+                self.runs[number] = self.stacks[number].enter_context(begin(given))
+            except Exception as error:
+                self.failed[number] = error
+        if self.runs:
+            self.team = team_of(list(self.runs.values()), given)
+
+    @property
+    def goes_on(self) -> bool:
+        return self.team is not None
+
+    def turn(self) -> list[Finished]:
+        """Do some updates; return what is done."""
+        done = [self._finish(number, error) for number, error in self.failed.items()]
+        self.failed = {}
+        if self.team is None:
+            return done
+        lasting = self.team.captured is not None
+        with self.team.at_work():
+            try:
+                if self.due:
+                    done += self._look_after()
+                while self.runs:
+                    torch.manual_seed(self._seed())
+                    self.team.update()
+                    runs = list(self.runs.values())
+                    self.due = any(run.due() for run in runs) or self.interrupted()
+                    if self.due and not lasting:
+                        done += self._look_after()
+                    if (self.due and lasting) or (lasting and runs[0].number % _TURN == 0):
+                        break  # the GPU has something to do; see to the others meanwhile
+            except Interrupted:
+                raise
+            except Exception as error:
+                done += [self._finish(number, error) for number in list(self.runs)]
+        if not self.runs:
+            self.team = None
+        return done
+
+    def _look_after(self) -> list[Finished]:
+        done, self.due = [], False
+        interruption: Interrupted | None = None
+        for number, run in list(self.runs.items()):
+            try:
+                run.look_after(self.interrupted)
+            except Interrupted as error:
+                interruption = error
+            except Exception as error:
+                done.append(self._finish(number, error))
+                continue
+            if run.ended and not interruption:
+                done.append(self._finish(number, None))
+        if interruption is not None:
+            raise interruption
+        return done
+
+    def _seed(self) -> int:
+        run = next(iter(self.runs.values()))
+        return derive_seed(run.settings.seed, "update", run.number + 1)
+
+    def _finish(self, number: int, error: Exception | None) -> Finished:
+        run = self.runs.pop(number, None)
+        self.stacks[number].close()
+        if self.team is not None and self.team.stream is not None:
+            self.team.stream.synchronize()  # the model may be used on any stream from now on
+        job = dict(self.group)[number]
+        return Finished(number, job, [] if run is None else run.updates, time.perf_counter() - self.began, error)
+
+
+def _arguments(job: Job) -> dict[str, Any]:
+    """All arguments of ``fit``, by their names."""
+    bound = inspect.signature(fit).bind(job.model, job.inputs, job.targets, job.lengths, **job.options)
+    bound.apply_defaults()
+    return dict(bound.arguments)

@@ -1,0 +1,161 @@
+"""The recurrences of several LSTMs at once: networks of one shape that are trained beside each other.
+
+A small LSTM keeps a GPU busy with starting kernels: every step is a product too small to fill it, and running several
+networks on streams of their own does not help, because starting is what takes the time. Here one product and one other
+kernel make the same step of all networks:
+
+    g_t = W_x x_t + b + W_h (m ⊙ h_{t-1}),   then the gates of an LSTM, for every network
+
+with weights, sequences and masks m (of variational dropout; none elsewhere) of its own for each. The result is that of
+``nn.LSTM``, one after another. Products use TF32 exactly where cuDNN may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sttau.engine.dispatch import interpreted, missing
+
+
+class Weights(NamedTuple):
+    """Of one layer in one direction, as ``nn.LSTM`` has them."""
+
+    input: Tensor  # (4 d, features)
+    recurrent: Tensor  # (4 d, d)
+    input_bias: Tensor  # (4 d,)
+    recurrent_bias: Tensor  # (4 d,)
+
+
+def run(x: Sequence[Tensor], weights: Sequence[Weights], masks: Sequence[Tensor] | None = None) -> Tensor:
+    """Run one layer of each network.
+
+    Args:
+        x: (rows, time, features) for each network, all of one shape.
+        weights: of each.
+        masks: (rows, d) for each, what h_{t-1} is multiplied with; no gradient goes to them.
+
+    Returns:
+        h_t, (networks, rows, time, d).
+
+    Example:
+        >>> layers = [torch.nn.LSTM(3, 4, batch_first=True) for _ in range(2)]
+        >>> weights = [Weights(*layer.parameters()) for layer in layers]
+        >>> x = torch.randn(2, 5, 7, 3)
+        >>> torch.allclose(run(x.unbind(), weights)[1], layers[1](x[1])[0], atol=1e-6)
+        True
+    """
+    recurrent = torch.stack([weight.recurrent for weight in weights])
+    projected = [
+        torch.nn.functional.linear(part.transpose(0, 1), weight.input, weight.input_bias + weight.recurrent_bias)
+        for part, weight in zip(x, weights, strict=True)
+    ]
+    mask = None if masks is None else torch.stack(list(masks))
+    output: Tensor = _Stacked.apply(recurrent, mask, *projected)  # type: ignore[no-untyped-call]
+    return output.permute(1, 2, 0, 3)
+
+
+class _Stacked(torch.autograd.Function):
+    """All steps as one node of the graph. Time comes first; buffers with an extra slot hold what was at the start."""
+
+    @staticmethod
+    def forward(ctx: Any, recurrent: Tensor, mask: Tensor | None, *projected: Tensor) -> Tensor:
+        gates = torch.stack(projected, 1)
+        time, networks, rows, width = gates.shape
+        hidden = gates.new_empty(time + 1, networks, rows, width // 4)
+        cells = torch.empty_like(hidden)
+        hidden[0] = cells[0] = 0
+        dropped = hidden
+        if mask is not None:
+            dropped = torch.empty_like(hidden)
+            dropped[0] = 0
+        step, weight = _backend(gates), recurrent.mT.contiguous()
+        with _as_cudnn():
+            for t in range(time):
+                gates[t].baddbmm_(dropped[t], weight)
+                step.forward(gates[t], cells[t], mask, cells[t + 1], hidden[t + 1], dropped[t + 1])
+        ctx.save_for_backward(recurrent, mask, gates, cells, dropped)
+        return hidden[1:]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        recurrent, mask, gates, cells, dropped = ctx.saved_tensors
+        time, networks, _, width = gates.shape
+        delta, grad_output = torch.empty_like(gates), grad_output.contiguous()
+        carried, grad = torch.zeros_like(cells[0]), torch.zeros_like(cells[0])
+        step = _backend(gates)
+        with _as_cudnn():
+            for t in range(time - 1, -1, -1):
+                if t + 1 < time:
+                    torch.bmm(delta[t + 1], recurrent, out=grad)
+                step.backward(gates[t], cells[t], cells[t + 1], mask, grad_output[t], grad, carried, delta[t])
+            wide = delta.transpose(0, 1).reshape(networks, -1, width)
+            before = dropped[:-1].transpose(0, 1).reshape(networks, wide.shape[1], -1)
+            return wide.mT @ before, None, *delta.unbind(1)
+
+
+@contextmanager
+def _as_cudnn() -> Iterator[None]:
+    """Inside, products may use TF32 where cuDNN's may."""
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
+    try:
+        yield
+    finally:
+        matmul.allow_tf32 = before
+
+
+def _backend(gates: Tensor) -> Any:
+    if gates.dtype == torch.float32 and (gates.is_cuda or interpreted()) and missing("triton") is None:
+        from sttau.engine import stacked_triton
+
+        return stacked_triton
+    return _Plain
+
+
+class _Plain:
+    """What a step does besides its product, on any device and in any number type."""
+
+    @staticmethod
+    def forward(
+        gates: Tensor, before: Tensor, mask: Tensor | None, cell: Tensor, hidden: Tensor, dropped: Tensor
+    ) -> None:
+        """Turn sums into gates, in place; fill the last three."""
+        i, f, n, o = gates.chunk(4, dim=-1)
+        for gate in (i, f, o):
+            gate.sigmoid_()
+        n.tanh_()
+        torch.mul(f, before, out=cell).addcmul_(i, n)
+        torch.mul(o, cell.tanh(), out=hidden)
+        if mask is not None:
+            torch.mul(hidden, mask, out=dropped)
+
+    @staticmethod
+    def backward(
+        gates: Tensor,
+        before: Tensor,
+        cell: Tensor,
+        mask: Tensor | None,
+        grad_output: Tensor,
+        grad: Tensor,
+        carried: Tensor,
+        delta: Tensor,
+    ) -> None:
+        """Fill ``delta``, the gradient of the sums; ``carried`` is the gradient of c, of this step and then before."""
+        i, f, n, o = gates.chunk(4, dim=-1)
+        tanh = cell.tanh()
+        dh = grad_output + (grad if mask is None else grad * mask)
+        carried.addcmul_(dh, o * (1 - tanh * tanh))
+        di, df, dn, do = delta.chunk(4, dim=-1)
+        di.copy_(carried * n * i * (1 - i))
+        df.copy_(carried * before * f * (1 - f))
+        dn.copy_(carried * i * (1 - n * n))
+        do.copy_(dh * tanh * o * (1 - o))
+        carried.mul_(f)

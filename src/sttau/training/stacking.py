@@ -1,0 +1,83 @@
+"""Networks of one kind that are run together, for they would leave a GPU idle one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sttau.engine import Noise, stacked
+from sttau.layers import BayesLSTM, VariationalDropoutLSTM
+from sttau.models import FixedLabels, SequenceClassifier, SequenceModel
+from sttau.training.batches import Batch
+
+
+def alike(model: SequenceModel) -> Hashable | None:
+    """What networks must have in common to be run together; None for one that cannot be.
+
+    These are classifiers with one layer in one direction that is an LSTM: plain, Bayesian or with variational dropout.
+
+    Example:
+        >>> one, other = (SequenceClassifier(nn.LSTM(3, size), num_classes=2) for size in (8, 16))
+        >>> alike(one) == alike(one), alike(one) == alike(other), alike(SequenceClassifier(nn.GRU(3, 8), 2))
+        (True, False, None)
+    """
+    layer = model.layer if len(model.members) == 1 else None
+    if not isinstance(layer, nn.LSTM | BayesLSTM | VariationalDropoutLSTM) or not isinstance(model, SequenceClassifier):
+        return None
+    if layer.num_layers > 1 or layer.bidirectional or not layer.bias or model.paths > 1:
+        return None
+    if isinstance(model.head, FixedLabels):
+        return None
+    embedding = None if model.embedding is None else tuple(model.embedding.weight.shape)
+    drops = isinstance(layer, VariationalDropoutLSTM)
+    return drops, layer.input_size, layer.hidden_size, embedding, layer.weight_ih_l0.dtype, layer.weight_ih_l0.device
+
+
+def losses(
+    models: Sequence[SequenceModel],
+    batches: Sequence[Batch],
+    sequences: int,
+    drawing: Sequence[Callable[[], AbstractContextManager[Any]]],
+) -> list[Tensor]:
+    """The loss of each network on its own batch, with its penalty; the recurrences run as one.
+
+    Args:
+        models: that are :func:`alike`.
+        batches: one for each, of one shape.
+        sequences: how many there are to train on; penalties are divided by it.
+        drawing: one for each; what it gives is entered wherever PyTorch's generator may be drawn from.
+    """
+    vectors, lengths, weights, masks = [], [], [], []
+    for model, batch, draws in zip(models, batches, drawing, strict=True):
+        with draws():
+            inputs, valid = model._prepared(batch.inputs, batch.lengths)
+            x = model._vectors(inputs)
+        own, mask_in, mask = _parts(model.layer, batch.noise)
+        vectors.append(x if mask_in is None else x * mask_in[:, None])
+        lengths.append(valid)
+        weights.append(own)
+        masks.append(mask)
+    outputs = stacked.run(vectors, weights, None if masks[0] is None else masks)  # type: ignore[arg-type]
+    parts = []
+    for model, batch, valid, output, draws in zip(models, batches, lengths, outputs, drawing, strict=True):
+        with draws():
+            features = model._at_ends(output, valid)
+        loss = F.cross_entropy(model.head(features), batch.targets)
+        penalty = model.penalty(sequences)
+        parts.append(loss if penalty is None else loss + penalty)
+    return parts
+
+
+def _parts(layer: Any, noise: Noise) -> tuple[stacked.Weights, Tensor | None, Tensor | None]:
+    """Weights of a pass, and what its input and its recurrent state are multiplied with."""
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    drawn = layer.draw(noise) if isinstance(layer, BayesLSTM) else None
+    own = stacked.Weights(*((getattr(layer, name) if drawn is None else drawn[name]) for name in names))
+    if not isinstance(layer, VariationalDropoutLSTM):
+        return own, None, None
+    (masks,) = layer.masks(noise)
+    return own, masks.input, masks.recurrent

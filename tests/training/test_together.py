@@ -1,0 +1,106 @@
+"""Several trainings in one process: each as if it were alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sttau import SequenceClassifier, STTauLSTM
+from sttau.engine import Noise
+from sttau.layers import BayesLSTM, VariationalDropoutLSTM
+from sttau.training import Job, fit, fit_together
+from sttau.training.batches import Batch
+from sttau.training.stacking import alike, losses
+
+
+def _task() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(40, 7, 3)
+    return x, (x.sum((1, 2)) > 0).long(), torch.arange(40) % 6 + 2
+
+
+def _model(seed: int, layer: Any = nn.LSTM) -> SequenceClassifier:
+    torch.manual_seed(seed)
+    return SequenceClassifier(layer(3, 8), 2, dropout=0.2)
+
+
+def _weights(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_each_is_trained_as_if_alone() -> None:
+    x, y, lengths = _task()
+    made = []
+
+    def jobs() -> Iterator[Job]:
+        for seed in range(3):
+            made.append(seed)
+            yield Job(_model(seed), x, y, lengths, {"updates": 12, "batch_size": 8, "seed": seed, "average": 0.9})
+
+    for done in fit_together(jobs(), at_once=2):
+        assert done.error is None
+        assert len(done.log) == 12
+        assert done.seconds > 0
+        alone = _model(done.number)
+        log = fit(alone, x, y, lengths, updates=12, batch_size=8, seed=done.number, average=0.9)
+        assert torch.equal(_weights(alone), _weights(done.job.model))
+        assert log == done.log
+    assert made == [0, 1, 2]
+
+
+def test_one_that_fails_does_not_stop_the_others() -> None:
+    x, y, lengths = _task()
+    options: list[dict[str, Any]] = [{"updates": 3}, {"updates": 0}, {"updates": 3, "colour": "red"}, {"updates": 3}]
+    bad = torch.full_like(x, torch.nan)
+    jobs = [Job(_model(0), x, y, lengths, given) for given in options]
+    jobs.append(Job(_model(0), bad, y, lengths, {"updates": 3}))
+    done = {item.number: item for item in fit_together(jobs)}
+    assert [len(done[number].log) for number in range(4)] == [3, 0, 0, 3]
+    assert "updates must be at least 1" in str(done[1].error)
+    assert "colour" in str(done[2].error)
+    assert done[4].error is not None
+    with pytest.raises(ValueError, match="at_once must be at least 1"):
+        next(fit_together([], at_once=0))
+
+
+_LAYERS = {"plain": nn.LSTM, "bayes": BayesLSTM, "dropout": partial(VariationalDropoutLSTM, dropout=0.3)}
+
+
+@pytest.mark.parametrize("name", _LAYERS)
+def test_stacked_networks_have_the_losses_and_gradients_they_have_alone(name: str) -> None:
+    x, y, lengths = _task()
+    models = [_model(seed, _LAYERS[name]) for seed in range(3)]
+    for model in models:
+        model.dropout = 0.0
+        assert alike(model) == alike(models[0]) is not None
+    batches = []
+    for number in range(3):
+        rows = torch.arange(8) + 8 * number
+        noise = Noise(torch.tensor(number), torch.arange(8), torch.full((8,), 5))
+        batches.append(Batch(x[rows], y[rows], lengths[rows], noise, 1.0))
+    together = losses(models, batches, 40, [nullcontext] * 3)
+    for model, batch, loss in zip(models, batches, together, strict=True):
+        alone = model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise)
+        penalty = model.penalty(40)
+        alone = alone if penalty is None else alone + penalty
+        torch.testing.assert_close(loss, alone)
+        wanted = list(model.parameters())
+        ours = torch.autograd.grad(loss, wanted, retain_graph=True)
+        for mine, theirs in zip(ours, torch.autograd.grad(alone, wanted), strict=True):
+            torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_only_networks_that_can_be_stacked_are_alike() -> None:
+    def key(layer: nn.Module, **options: Any) -> Any:
+        return alike(SequenceClassifier(layer, 2, **options))  # type: ignore[arg-type]
+
+    assert key(nn.LSTM(3, 8)) == key(BayesLSTM(3, 8)) != key(VariationalDropoutLSTM(3, 8))
+    assert key(nn.LSTM(3, 8)) != key(nn.LSTM(8, 8), embedding=nn.Embedding(5, 8))
+    for layer in (nn.GRU(3, 8), nn.LSTM(3, 8, 2), nn.LSTM(3, 8, bidirectional=True), STTauLSTM(3, 8, 4)):
+        assert key(layer) is None
