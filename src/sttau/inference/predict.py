@@ -27,7 +27,7 @@ _MODES: dict[str, LayerMode] = {
 }
 _DRAWN: tuple[LayerMode, ...] = ("soft", "straight_through", "sampled")
 _NAMES = {mode: name for name, mode in _MODES.items()}
-_CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold
+_CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold, at least
 _RUN_BY_RUN = ("samples", "sample_variance")  # fields with an axis of runs
 
 
@@ -201,38 +201,54 @@ def predict(
         raise ValueError(f"seed must be a whole number of 64 bits, got {seed}")
     mode = choose_mode(model, inference)
     batch, time = inputs.shape[:2]
-    names = fingerprint(inputs, lengths) if ids is None else as_tensor("ids", ids)
-    if names.is_floating_point():
-        raise TypeError(f"ids must be whole numbers, got {names.dtype}")
-    names = names.to(torch.int64)
-    if tuple(names.shape) != (batch,):
-        raise ValueError(f"ids must have shape ({batch},), one number a sequence, got {tuple(names.shape)}")
+    names = None if ids is None else as_tensor("ids", ids)
+    if names is not None:
+        if names.is_floating_point():
+            raise TypeError(f"ids must be whole numbers, got {names.dtype}")
+        if tuple(names.shape) != (batch,):
+            raise ValueError(f"ids must have shape ({batch},), one number a sequence, got {tuple(names.shape)}")
+        names = names.to(torch.int64)
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
 
     runs = samples if mode in _DRAWN else 1
-    if chunk_size is None:
-        width = model.layer.num_layers * 5 * model.layer.hidden_size
-        if mode == "exact":
-            assert isinstance(model.layer, FiniteStateRNN)
-            width = 4 * model.layer.num_states**2
-        chunk_size = max(1, _CHUNK_NUMBERS // (time * width))
-    elif chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     device = model.head.weight.device
+    width = model.layer.num_layers * 5 * model.layer.hidden_size
+    if mode == "exact":
+        assert isinstance(model.layer, FiniteStateRNN)
+        width = 4 * model.layer.num_states**2
+    room = _room(device) // width  # for so many steps of rows
+    # Sequences of like length go together, so that little is padding, unless something is told of every step.
+    uncut = lengths is None or per_step or mode == "exact"
+    order = torch.arange(batch) if lengths is None or uncut else lengths.cpu().argsort(descending=True, stable=True)
     parts: list[Any] = []
+    done = 0
     with torch.no_grad(), evaluating(model):
-        for piece in torch.arange(batch).split(max(1, chunk_size // runs)):
-            x, name = inputs[piece].to(device), names[piece].to(device)
-            length = None if lengths is None else lengths[piece].to(device)
+        while done < batch:
+            end = time if lengths is None or uncut else max(1, int(lengths[order[done]]))
+            chunk = chunk_size or max(1, room // end)  # rows at once
+            piece = order[done : done + max(1, chunk // runs)]
+            done += len(piece)
+            x = inputs[piece.to(inputs.device), :end].to(device)
+            length = None if lengths is None else lengths[piece.to(lengths.device)].to(device)
+            name = fingerprint(x, length) if names is None else names[piece.to(names.device)].to(device)
             if mode == "exact" and not isinstance(model, DeepEnsemble):
                 part = _exact(model, x, length, per_step)
             else:
                 outputs = [
                     model(x, length, noise=noise, mode=mode, per_step=per_step)
-                    for noise in _noises(name, runs, seed, max(1, chunk_size // len(piece)), mode)
+                    for noise in _noises(name, runs, seed, max(1, chunk // len(piece)), mode)
                 ]
                 part = _summarise(model, outputs, len(piece), keep_samples)
             parts.append(_hold(part, length) if per_step else part)
-    return _join(model, parts, "deterministic" if mode is None else _NAMES[mode])
+    return _join(model, parts, order.argsort(), "deterministic" if mode is None else _NAMES[mode])
+
+
+def _room(device: torch.device) -> int:
+    """About how many numbers a chunk may hold: on a GPU, a part of the memory that is free."""
+    if device.type != "cuda":
+        return _CHUNK_NUMBERS
+    return max(_CHUNK_NUMBERS, min(16 * _CHUNK_NUMBERS, torch.cuda.mem_get_info(device)[0] // 32))
 
 
 def choose_mode(model: SequenceModel, inference: str) -> LayerMode | None:
@@ -349,9 +365,12 @@ def _hold(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
     return {name: hold(name, value) for name, value in part.items()}
 
 
-def _join(model: SequenceModel, parts: list[dict[str, Tensor]], inference: str) -> Prediction | RegressionPrediction:
-    """Put the chunks together again."""
+def _join(
+    model: SequenceModel, parts: list[dict[str, Tensor]], places: Tensor, inference: str
+) -> Prediction | RegressionPrediction:
+    """Put the chunks together again, each sequence where it stood."""
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    whole = {name: value[places.to(value.device)] for name, value in whole.items()}
     whole |= {name: whole[name].transpose(0, 1) for name in _RUN_BY_RUN if name in whole}
     if isinstance(model.members[0], SequenceClassifier):
         return Prediction(**whole, inference=inference)
