@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM
+from sttau.inference import validation
 from sttau.models import Layer, SequenceModel
-from sttau.training import Interrupted, Update, fit
+from sttau.training import Interrupted, Job, Update, fit, fit_together
 from sttau.training.batches import Batch, Data, Order
 from sttau.training.gradients import CapturedGradients, Gradients
 
@@ -158,3 +159,26 @@ def test_an_ensemble_learns_with_graphs_as_without(precision: str) -> None:
         logs.append(fit(model, x, y, lengths, updates=60, cuda_graphs=cuda_graphs, **options))
     for ours, theirs in zip(*logs, strict=True):
         assert ours.loss == pytest.approx(theirs.loss, rel=5e-2, abs=2e-2)
+
+
+@pytest.mark.parametrize("names", [("plain",) * 3, ("soft", "plain", "soft", "plain", "plain"), ("soft",) * 3])
+def test_trainings_beside_each_other_go_as_alone(names: tuple[str, ...]) -> None:
+    """On streams of their own, and stacked where they are LSTMs; each with its own order, noise and dropout."""
+    x, y, lengths = (tensor.cuda() for tensor in _data())
+    options: dict[str, Any] = {"updates": 60, "batch_size": 16, "learning_rate": 0.01, "cuda_graphs": True}
+    options |= {"sorted_batches": 3, "average": 0.9}
+
+    def job(number: int) -> Job:
+        torch.manual_seed(number)
+        model = SequenceClassifier(LAYERS[names[number]](), 2, dropout=0.2).cuda()
+        validate = validation(model, x, y, lengths)
+        return Job(model, x, y, lengths, options | {"seed": number, "validate": validate, "metric": "nll"})
+
+    done = {item.number: item for item in fit_together(map(job, range(len(names))), at_once=2)}
+    for number in range(len(names)):
+        assert done[number].error is None
+        alone = job(number)
+        log = fit(alone.model, x, y, lengths, **alone.options)
+        assert len(done[number].log) == len(log) == 60
+        for ours, theirs in zip(done[number].log, log, strict=True):
+            assert ours.loss == pytest.approx(theirs.loss, rel=5e-2, abs=5e-3)  # rounding grows from update to update
