@@ -16,6 +16,7 @@ from sttau.layers import (
     STTauGRU,
     STTauLSTM,
     VariationalDropoutLSTM,
+    remember,
 )
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
 from sttau.training.batches import derive_seed
@@ -115,7 +116,8 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
     """Make the network of a method; its initial weights follow from the seed.
 
     Settings are arguments of the layer, but for ``cell``, ``size`` (of an ensemble), ``embedding_size``,
-    ``embedding_scale`` (standard deviation of the initial vectors) and ``model``, further arguments of the model.
+    ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (steps that the cells of an LSTM begin
+    with, see :func:`sttau.layers.remember`) and ``model``, further arguments of the model.
 
     Example:
         >>> from sttau.data import load
@@ -129,6 +131,7 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
     kind = METHODS[name].layers[options.pop("cell")]
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
     scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
+    memory = options.pop("memory", None)
 
     def make() -> SequenceModel:
         embedding = nn.Embedding(task.tokens, embedding_size) if task.tokens else None
@@ -139,6 +142,8 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
             layer = kind(width, **options)
         except TypeError as error:
             raise ValueError(f"settings of {name!r} do not fit {kind.__name__}: {error}") from error
+        if memory is not None:
+            remember(layer, memory)
         if task.classes is None:
             return SequenceRegressor(layer, task.outputs, variance=True, embedding=embedding, **more)
         return SequenceClassifier(layer, task.classes, embedding, **more)

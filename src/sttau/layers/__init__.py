@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from sttau.layers.bayes import BayesLSTM
+from sttau.layers.memory import remember
 from sttau.layers.st_tau import FiniteStateRNN, Initial, STTauGRU, STTauLSTM
 from sttau.layers.state_regularized import StateRegularizedGRU, StateRegularizedLSTM
 from sttau.layers.stochastic import LayerMode, StochasticLSTM, StochasticRNN
@@ -35,4 +36,5 @@ __all__ = [
     "StochasticLSTM",
     "StochasticRNN",
     "VariationalDropoutLSTM",
+    "remember",
 ]

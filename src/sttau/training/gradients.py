@@ -1,14 +1,13 @@
-"""The gradient of one batch: in any precision, and as CUDA graphs."""
+"""The gradient of one batch, in any precision."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ class Gradients:
 
     Networks that are trained apart, the members of an ensemble, go forward and backward one after another: only one of
     them has its intermediate results in memory, and in the cache. On a GPU each has a stream of its own, so that small
-    ones run beside each other, unless they are being captured. The numbers are those of the gradient of the sum.
+    ones run beside each other. The numbers are those of the gradient of the sum.
 
     Args:
         model: whose loss, and whose penalty where it has one.
@@ -48,6 +47,7 @@ class Gradients:
         precision: float32 for the model's own number type; the others are those of ``torch.autocast``.
         sequences: how many there are to train on; the penalty is divided by it.
         processes: that add a penalty each, of which there must be one.
+        streams: whether networks may have streams of their own; what is to be captured may not.
     """
 
     def __init__(
@@ -58,11 +58,12 @@ class Gradients:
         precision: Precision,
         sequences: int,
         processes: int,
+        streams: bool = True,
     ) -> None:
         self.model, self.parameters, self.scaler = model, parameters, scaler
         self.dtype = None if precision == "float32" else getattr(torch, precision)
         self.sequences, self.processes = sequences, processes
-        self.streams: list[torch.cuda.Stream] = []
+        self.may_have_streams, self.streams = streams, list[torch.cuda.Stream]()
         self.seen: set[torch.Size] = set()
 
     def __call__(self, batch: Batch) -> Gradient:
@@ -70,8 +71,7 @@ class Gradients:
         networks = self.model.apart(batch.noise)
         works: list[Callable[[], _Part]] = [partial(self._gradient, network, batch, own) for network, own in networks]
         # What is made once and kept, such as constants of a shape, is made on the current stream, which all wait for.
-        beside = len(works) > 1 and batch.inputs.is_cuda and batch.inputs.shape in self.seen
-        if beside and not torch.cuda.is_current_stream_capturing():  # a capture with several streams fails
+        if self.may_have_streams and len(works) > 1 and batch.inputs.is_cuda and batch.inputs.shape in self.seen:
             parts = self._beside_each_other(works, batch.inputs.device)
         else:
             parts = [work() for work in works]
@@ -122,66 +122,6 @@ class Gradients:
         return parts
 
 
-class CapturedGradients:
-    """The same as CUDA graphs, one for each shape that comes often: the GPU need not wait for Python.
-
-    What cannot be captured, such as a layer that asks the GPU for a number, runs step by step, and the log says so.
-    """
-
-    _OFTEN = 3
-    _MOST = 64
-
-    def __init__(self, gradients: Gradients) -> None:
-        self.gradients = gradients
-        self.graphs: dict[Any, _Graph] = {}
-        self.seen: Counter[Any] = Counter()
-        self.obstacle: str | None = None
-        self.pool: Any = torch.cuda.graph_pool_handle()
-
-    def __call__(self, batch: Batch) -> Gradient:
-        """Return the gradient of a batch; the next call overwrites it."""
-        key = (batch.inputs.shape, batch.lengths is None, batch.share)
-        self.seen[key] += 1
-        if key not in self.graphs:
-            if self.obstacle or self.seen[key] < self._OFTEN or len(self.graphs) >= self._MOST:
-                return self.gradients(batch)
-            draws = torch.cuda.default_generators[batch.inputs.device.index].clone_state()
-            try:
-                self.graphs[key] = _Graph(self.gradients, batch, self.pool)
-            except RuntimeError as error:
-                torch.cuda.default_generators[batch.inputs.device.index].graphsafe_set_state(draws)  # not in capture
-                self.obstacle = str(error).strip().split("\n")[0]
-                _log.warning(
-                    "training runs without CUDA graphs, because this model cannot be captured: %s", self.obstacle
-                )
-                return self.gradients(batch)
-        return self.graphs[key](batch)
-
-
-class _Graph:
-    """One captured computation and the memory it reads from and writes to."""
-
-    def __init__(self, gradients: Gradients, batch: Batch, pool: Any) -> None:
-        self.tensors = [tensor.clone() for tensor in _tensors(batch)]
-        own = _with_tensors(batch, self.tensors)
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            gradients(own)
-            with no_waiting():
-                gradients(own)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self.result = gradients(own)
-
-    def __call__(self, batch: Batch) -> Gradient:
-        for own, new in zip(self.tensors, _tensors(batch), strict=True):
-            own.copy_(new)
-        self.graph.replay()
-        return self.result
-
-
 @contextmanager
 def no_waiting() -> Iterator[None]:
     """Raise where something waits for the GPU: before the capture, which such a thing would leave in pieces."""
@@ -193,14 +133,3 @@ def no_waiting() -> Iterator[None]:
             yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-
-
-def _tensors(batch: Batch) -> list[Tensor]:
-    tensors = (batch.inputs, batch.targets, batch.lengths, batch.noise.sequence, batch.noise.sample)
-    return [tensor for tensor in tensors if tensor is not None]
-
-
-def _with_tensors(batch: Batch, tensors: list[Tensor]) -> Batch:
-    inputs, targets, *lengths, sequence, sample = tensors
-    noise = type(batch.noise)(batch.noise.seed, sequence, sample)
-    return Batch(inputs, targets, lengths[0] if lengths else None, noise, batch.share)

@@ -16,7 +16,7 @@ from sttau.checks import as_tensor
 from sttau.models import SequenceModel
 from sttau.training.batches import Data, Order, derive_seed
 from sttau.training.distributed import join
-from sttau.training.gradients import CapturedGradients, Gradients, Precision
+from sttau.training.gradients import Gradients, Precision
 from sttau.training.interruption import interruptible
 from sttau.training.log import JsonLines, Update
 from sttau.training.run import DivergedError, Goal, Run, Schedule, Settings, Watcher
@@ -79,8 +79,8 @@ def fit(
         seed: of batch order, noise and dropout.
         sorted_batches: how many batches are sorted by length together, so that little is padding; 1 for none.
         precision: ``bfloat16`` or ``float16`` for mixed precision; weights stay as they are.
-        cuda_graphs: on a GPU, capture a whole update for each shape of batch, and replay it from then on. With
-            several processes, ``float16`` or an optimiser without ``capturable``, that is only its gradient.
+        cuda_graphs: on a GPU, capture a whole update for each shape of batch, and replay it from then on. It has no
+            effect with several processes, ``float16`` or an optimiser without the option ``capturable``.
         validate: returns a number to watch, or several by name; see :func:`sttau.inference.validation`. The weights
             for which it was best are put back at the end.
         validate_every: how many updates lie between two calls of ``validate``.
@@ -143,8 +143,6 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
-    if given["cuda_graphs"] and device.type != "cuda":
-        _log.warning("cuda_graphs has no effect on device type %r", device.type)
 
     training = model.training
     with ExitStack() as stack:
@@ -153,13 +151,18 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
         stack.callback(model.train, training)
         scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         make = given["optimiser"]
-        captures = (
-            given["cuda_graphs"]
-            and device.type == "cuda"
-            and processes.count == 1
-            and not scaler.is_enabled()
-            and "capturable" in inspect.signature(make).parameters
-        )
+        obstacle = None
+        if device.type != "cuda":
+            obstacle = f"on device type {device.type!r}"
+        elif processes.count > 1:
+            obstacle = "where several processes share a batch"
+        elif scaler.is_enabled():
+            obstacle = "with precision='float16'; 'bfloat16' can be captured"
+        elif "capturable" not in inspect.signature(make).parameters:
+            obstacle = "with an optimiser that has no option capturable"
+        captures = given["cuda_graphs"] and obstacle is None
+        if given["cuda_graphs"] and not captures:
+            _log.warning("cuda_graphs has no effect %s", obstacle)
         rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
         if captures:
             rates |= {"lr": torch.tensor(settings.learning_rate, device=device), "capturable": True}
@@ -192,11 +195,11 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
 def team_of(runs: list[Run], given: Mapping[str, Any]) -> Team:
     """The runs, ready to be updated; ``given`` are the arguments of :func:`fit` that they have in common."""
     run = runs[0]
-    eager = Gradients(
-        run.model, run.parameters, run.scaler, given["precision"], run.order.sequences, run.processes.count
+    processes, streams = run.processes.count, run.clock is None
+    gradients = Gradients(
+        run.model, run.parameters, run.scaler, given["precision"], run.order.sequences, processes, streams
     )
-    apart = given["cuda_graphs"] and run.processes.device.type == "cuda" and run.clock is None
-    return Team(runs, CapturedGradients(eager) if apart else eager, few_shapes=apart)
+    return Team(runs, gradients)
 
 
 @contextmanager

@@ -198,13 +198,13 @@ class Run:
 
     # -- going on ----------------------------------------------------------------------------------------------------
 
-    def next_batch(self, few_shapes: bool = False) -> Batch:
+    def next_batch(self) -> Batch:
         """The part of the next update's batch that is for this process."""
         rows = self.order.rows(self.number + 1)
         places, share = self.processes.shard(len(rows))
         device, mine = self.processes.device, rows[places]
         number = torch.tensor([self.number + 1]).to(device)
-        return self.data.batch(mine.to(device), places.to(device), share, number, self.data.end(mine, few_shapes))
+        return self.data.batch(mine.to(device), places.to(device), share, number, self.data.end(mine))
 
     def take_batch(self, size: int, end: int | None) -> Batch:
         """The same, by the clock."""

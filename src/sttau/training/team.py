@@ -27,12 +27,11 @@ class Team:
 
     Args:
         runs: of which each has a batch of its own at every update; several must be alike (:func:`stacking.alike`).
-        gradients: of the run's batches, where it is one; with a clock they are captured together with all else.
-        few_shapes: whether ``gradients`` wants few different lengths.
+        gradients: of the run's batches, where it is one.
     """
 
-    def __init__(self, runs: Sequence[Run], gradients: Callable[[Batch], Gradient], few_shapes: bool = False) -> None:
-        self.runs, self.gradients, self.few_shapes = list(runs), gradients, few_shapes
+    def __init__(self, runs: Sequence[Run], gradients: Callable[[Batch], Gradient]) -> None:
+        self.runs, self.gradients = list(runs), gradients
         self.captured: Captured | None = None
         self.stream: torch.cuda.Stream | None = None
         clocks = [run.clock for run in runs if run.clock is not None]
@@ -60,7 +59,7 @@ class Team:
         """Make one update of every run."""
         if self.captured is None:
             (run,) = self.runs
-            run.step(*self.gradients(run.next_batch(self.few_shapes)))
+            run.step(*self.gradients(run.next_batch()))
         else:
             shapes = [
                 run.clock.prepare(run.order, run.data, run.settings.seed, run.number + 1)

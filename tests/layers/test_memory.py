@@ -1,0 +1,55 @@
+"""Biases that let an LSTM remember."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM, remember
+from sttau.methods import Task, build, resolve
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.LSTM(2, 300, 2, bidirectional=True),
+        STTauLSTM(2, 300, 3),
+        BayesLSTM(2, 300),
+        VariationalDropoutLSTM(2, 300),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_cells_hold_from_one_step_to_all(layer: nn.Module) -> None:
+    torch.manual_seed(0)
+    rho = {name: value.clone() for name, value in layer.named_parameters() if "rho" in name}
+    remember(layer, 100)  # type: ignore[arg-type]
+    for name, bias in layer.named_parameters():
+        if "rho" in name:
+            assert torch.equal(bias, rho[name])
+        elif name.startswith("bias_ih"):
+            i, f, n, o = bias.chunk(4)
+            assert torch.equal(i, -f)
+            assert 0 <= float(f.min()) < 2 < 4 < float(f.max()) <= 4.6
+            assert not n.any()
+            assert not o.any()
+        elif name.startswith("bias_hh"):
+            assert not bias.any()
+
+
+def test_what_cannot_remember_is_refused() -> None:
+    with pytest.raises(TypeError, match="layer must be an LSTM"):
+        remember(nn.GRU(2, 3), 10)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="bias=True"):
+        remember(nn.LSTM(2, 3, bias=False), 10)
+    with pytest.raises(ValueError, match="steps must be more than 2, got 1"):
+        remember(nn.LSTM(2, 3), 1)
+
+
+def test_methods_have_it_as_a_setting() -> None:
+    from sttau.data import load
+
+    digits = load("digits", "train")
+    task = Task.of(digits)
+    model = build("lstm", task, resolve("lstm", task, {"memory": 30}, hidden_size=16), digits, seed=0)
+    assert not model.layer.get_parameter("bias_hh_l0").any()
