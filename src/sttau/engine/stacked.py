@@ -1,8 +1,8 @@
 """The recurrences of several LSTMs at once: networks of one shape that are trained beside each other.
 
 A small LSTM keeps a GPU busy with starting kernels: every step is a product too small to fill it, and running several
-networks on streams of their own does not help, because starting is what takes the time. Here one product and one other
-kernel make the same step of all networks:
+networks on streams of their own does not help, because starting is what takes the time. Here one kernel makes the same
+step of all networks:
 
     g_t = W_x x_t + b + W_h (m ⊙ h_{t-1}),   then the gates of an LSTM, for every network
 
@@ -74,11 +74,7 @@ class _Stacked(torch.autograd.Function):
         if mask is not None:
             dropped = torch.empty_like(hidden)
             dropped[0] = 0
-        step, weight = _backend(gates), recurrent.mT.contiguous()
-        with _as_cudnn():
-            for t in range(time):
-                gates[t].baddbmm_(dropped[t], weight)
-                step.forward(gates[t], cells[t], mask, cells[t + 1], hidden[t + 1], dropped[t + 1])
+        _backend(gates).forward(gates, recurrent, mask, cells, hidden, dropped)
         ctx.save_for_backward(recurrent, mask, gates, cells, dropped)
         return hidden[1:]
 
@@ -86,15 +82,10 @@ class _Stacked(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         recurrent, mask, gates, cells, dropped = ctx.saved_tensors
-        time, networks, _, width = gates.shape
-        delta, grad_output = torch.empty_like(gates), grad_output.contiguous()
-        carried, grad = torch.zeros_like(cells[0]), torch.zeros_like(cells[0])
-        step = _backend(gates)
+        _, networks, _, width = gates.shape
+        delta = torch.empty_like(gates)
+        _backend(gates).backward(gates, recurrent, mask, cells, grad_output.contiguous(), delta)
         with _as_cudnn():
-            for t in range(time - 1, -1, -1):
-                if t + 1 < time:
-                    torch.bmm(delta[t + 1], recurrent, out=grad)
-                step.backward(gates[t], cells[t], cells[t + 1], mask, grad_output[t], grad, carried, delta[t])
             wide = delta.transpose(0, 1).reshape(networks, -1, width)
             before = dropped[:-1].transpose(0, 1).reshape(networks, wide.shape[1], -1)
             return wide.mT @ before, None, *delta.unbind(1)
@@ -121,41 +112,40 @@ def _backend(gates: Tensor) -> Any:
 
 
 class _Plain:
-    """What a step does besides its product, on any device and in any number type."""
+    """The steps on any device and in any number type."""
 
     @staticmethod
     def forward(
-        gates: Tensor, before: Tensor, mask: Tensor | None, cell: Tensor, hidden: Tensor, dropped: Tensor
+        gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, hidden: Tensor, dropped: Tensor
     ) -> None:
-        """Turn sums into gates, in place; fill the last three."""
-        i, f, n, o = gates.chunk(4, dim=-1)
-        for gate in (i, f, o):
-            gate.sigmoid_()
-        n.tanh_()
-        torch.mul(f, before, out=cell).addcmul_(i, n)
-        torch.mul(o, cell.tanh(), out=hidden)
-        if mask is not None:
-            torch.mul(hidden, mask, out=dropped)
+        """Turn the projected input into the gates, in place, and fill the other buffers."""
+        for t in range(len(gates)):
+            gates[t].baddbmm_(dropped[t], weight.mT)
+            i, f, n, o = gates[t].chunk(4, dim=-1)
+            for gate in (i, f, o):
+                gate.sigmoid_()
+            n.tanh_()
+            torch.mul(f, cells[t], out=cells[t + 1]).addcmul_(i, n)
+            torch.mul(o, cells[t + 1].tanh(), out=hidden[t + 1])
+            if mask is not None:
+                torch.mul(hidden[t + 1], mask, out=dropped[t + 1])
 
     @staticmethod
     def backward(
-        gates: Tensor,
-        before: Tensor,
-        cell: Tensor,
-        mask: Tensor | None,
-        grad_output: Tensor,
-        grad: Tensor,
-        carried: Tensor,
-        delta: Tensor,
+        gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad_output: Tensor, delta: Tensor
     ) -> None:
-        """Fill ``delta``, the gradient of the sums; ``carried`` is the gradient of c, of this step and then before."""
-        i, f, n, o = gates.chunk(4, dim=-1)
-        tanh = cell.tanh()
-        dh = grad_output + (grad if mask is None else grad * mask)
-        carried.addcmul_(dh, o * (1 - tanh * tanh))
-        di, df, dn, do = delta.chunk(4, dim=-1)
-        di.copy_(carried * n * i * (1 - i))
-        df.copy_(carried * before * f * (1 - f))
-        dn.copy_(carried * i * (1 - n * n))
-        do.copy_(dh * tanh * o * (1 - o))
-        carried.mul_(f)
+        """Fill ``delta``, the gradient of the projected input."""
+        carried = torch.zeros_like(cells[0])  # the gradient of c
+        for t in range(len(gates) - 1, -1, -1):
+            i, f, n, o = gates[t].chunk(4, dim=-1)
+            tanh, dh = cells[t + 1].tanh(), grad_output[t]
+            if t + 1 < len(gates):
+                through = torch.bmm(delta[t + 1], weight)
+                dh = dh + (through if mask is None else through * mask)
+            carried.addcmul_(dh, o * (1 - tanh * tanh))
+            di, df, dn, do = delta[t].chunk(4, dim=-1)
+            di.copy_(carried * n * i * (1 - i))
+            df.copy_(carried * cells[t] * f * (1 - f))
+            dn.copy_(carried * i * (1 - n * n))
+            do.copy_(dh * tanh * o * (1 - o))
+            carried.mul_(f)

@@ -166,6 +166,7 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
         rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
         if captures:
             rates |= {"lr": torch.tensor(settings.learning_rate, device=device), "capturable": True}
+            rates |= {"fused": True} if "fused" in inspect.signature(make).parameters else {}
         run = Run(
             model,
             parameters,

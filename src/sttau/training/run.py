@@ -371,7 +371,7 @@ class Run:
         for tensor in (inputs, targets, lengths):
             if tensor is not None:
                 whole.update(_digest(tensor))
-        named = ("lr", "weight_decay", "capturable")  # the first two are among the settings
+        named = ("lr", "weight_decay", "capturable", "fused")  # the first two are among the settings
         options = [f"{name} {value}" for name, value in self.optimiser.defaults.items() if name not in named]
         self.description = asdict(self.settings) | {
             "model": f"{self.model!r}, {self.model.head.weight.dtype}",
