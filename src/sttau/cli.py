@@ -523,6 +523,109 @@ def compare(
     console.print(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}", soft_wrap=True)
 
 
+@app.command()
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient or all.")
+    ],
+    seeds: Annotated[int | None, typer.Option(help="Networks of each kind, in place of those declared.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small networks on a part of the data: see that it works.")
+    ] = False,
+    on: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    workers: Annotated[int, typer.Option(help="Processes, where there is no GPU.")] = 1,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto for the GPU where there is one.")] = "auto",
+    at_once: Annotated[int, typer.Option(help="Networks trained at a time on a GPU.")] = 16,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results, networks and report; results/paper, or …-quick.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is still to be computed.")] = False,
+) -> None:
+    """Compute tables and figures of the paper: train what is missing, ask it everything, write a report.
+
+    What was finished is not computed again, and what was interrupted goes on when the same command is given again.
+
+    Example: sttau reproduce table1 --quick
+    """
+    from typing import cast, get_args
+
+    from sttau.experiments.paper import cells as paper
+    from sttau.experiments.runner import Step, Where
+
+    console = Console()
+    out = out or Path("results/paper-quick" if quick else "results/paper")
+    _check_folder(console, out)
+    device = _device(console, "" if device == "auto" else device)
+
+    def show(step: Step) -> None:
+        state = "failed" if step.failure else f"about {_duration(step.seconds_left)} left"
+        console.print(f"{step.done}/{step.total} {step.cell.title}: {state}", soft_wrap=True, highlight=False)
+
+    with _plain_errors(console):
+        if on not in get_args(Where):
+            raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
+        cells = paper.cells_of(paper.networks_of(what), seeds, quick)
+        missing = paper.missing_cells(cells, out)
+        console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
+        if dry_run:
+            for cell in missing:
+                console.print(f"  {cell.title}", highlight=False)
+            return
+        if quick:
+            console.print(_QUICK, style="yellow", highlight=False)
+        if missing:
+            paper.check_data(missing)
+        try:
+            outcome = paper.run(
+                cells,
+                out,
+                on=cast(Where, on),
+                workers=workers,
+                device=device,
+                at_once=at_once,
+                progress=show,
+            )
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command goes on.") from error
+        console.print(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}", soft_wrap=True)
+        _report_paper(console, out, [table.name for table in paper.tables_of(what)])
+        if quick:
+            console.print(_QUICK, style="yellow", highlight=False)
+        for cell, why in outcome.failures:
+            console.print(f"[red]{escape(cell.title)} failed:[/red] {escape(why)}", soft_wrap=True, highlight=False)
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+_QUICK = (
+    "--quick: tiny networks, hardly trained, on a part of the data. It shows that everything runs; the numbers mean "
+    "nothing."
+)
+
+
+def _report_paper(console: Console, folder: Path, names: list[str]) -> None:
+    """Write tables and figures from the files of a folder, and show some of the tables."""
+    try:
+        from sttau.report.paper import tables, write_report
+    except ModuleNotFoundError:
+        return
+    from sttau.experiments.results import read_results
+
+    written = write_report(folder, folder / "report")
+    found = tables(read_results(folder / "results.jsonl"), folder / "predictions")
+    for name in names:
+        if name in found:
+            console.print(found[name], markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Report: {folder / 'report'}, {len(written)} files", soft_wrap=True, highlight=False)
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that people would use."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 @rl_app.command("train")
 def train_policy(
     task: Annotated[str, typer.Argument(help="cartpole-mdp, cartpole-pomdp, cartpole500-mdp, acrobot-pomdp …")],

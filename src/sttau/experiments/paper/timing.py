@@ -61,8 +61,7 @@ class Timing:
         changes = {"updates": size * _GROUPS, "validate": note, "validate_every": size, "metric": None}
         job = make_job(training, self.device, None, **changes)
         fit(job.model, job.inputs, job.targets, job.lengths, **job.options)
-        seconds: float = median(later - sooner for sooner, later in pairwise(ends))
-        return seconds / size
+        return float(median(later - sooner for sooner, later in pairwise(ends)) / size)
 
     def _predict_seconds(self, cell: Cell) -> float:
         splits = load_splits(cell.data, cell.settings["part"], self.device)
