@@ -33,7 +33,8 @@ EXPERIMENT = "paper"
 VERSION = 1
 
 SAMPLES = 10  # Monte-Carlo runs of a prediction
-RUNS = 10  # predictions of a network's first seed
+RUNS = 10  # predictions of a network's first seed, where they differ
+_DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do
 
 #: What can be asked for, and its tables.
 TABLES: dict[str, tuple[Table, ...]] = {
@@ -92,13 +93,14 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
     found = []
     for network in map(make_quick, networks) if quick else networks:
         count = 1 if network.method == "ensemble" else network.seeds if seeds is None else seeds
+        runs = 1 if network.method not in _DRAWING else 2 if quick else RUNS
         for seed in range(count):
             settings: dict[str, Any] = {
                 "method": network.method,
                 "settings": dict(network.settings),
                 "training": dict(network.training),
                 "samples": SAMPLES,
-                "prediction_runs": 1 if seed else 2 if quick else RUNS,
+                "prediction_runs": 1 if seed else runs,
                 "part": dict(network.part),
             }
             found.append(Cell(EXPERIMENT, network.data, network.name, seed, settings, VERSION))

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sttau.experiments.paper import trained
+from sttau.experiments.paper.cells import Work, missing_cells, predictions_path, run
+from sttau.experiments.paper.timing import Timing
+from sttau.experiments.paper.trained import network_path, read_network, trainings_of
+from sttau.experiments.results import Result, read_results
+from sttau.experiments.runner import Cell
+from sttau.training import Job, fit_together
+from tests.experiments.paper.nursery import cells
+
+ROOT = Path(__file__).parents[3]
+
+
+def _counted(patch: pytest.MonkeyPatch) -> list[Job]:
+    """Note every training that is begun."""
+    begun: list[Job] = []
+
+    def watch(jobs: Any, at_once: int) -> Any:
+        for done in fit_together(jobs, at_once):
+            begun.append(done.job)
+            yield done
+
+    patch.setattr(trained, "fit_together", watch)
+    return begun
+
+
+def test_an_ensemble_is_made_of_the_networks_of_other_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = _counted(monkeypatch)
+    every = cells("lstm", "ensemble", seeds=2)
+    results = dict(zip([cell.key for cell in every], [r for _, r in Work(tmp_path)(every, tmp_path)], strict=True))
+    assert len(results) == 3
+    assert len(begun) == 2
+    ensemble, _ = read_network(tmp_path / "networks", every[2], "cpu")
+    for cell, member in zip(every[:2], ensemble.members, strict=True):
+        alone, _ = read_network(tmp_path / "networks", cell, "cpu")
+        for name, value in alone.state_dict().items():
+            assert value.equal(member.state_dict()[name])
+    assert len(list((tmp_path / "networks").glob("*.safetensors"))) == 2
+    assert not [path for path in (tmp_path / "networks").iterdir() if path.is_dir()]  # checkpoints are gone
+
+
+def test_a_training_that_fails_fails_only_its_cells(tmp_path: Path) -> None:
+    (fine,), (broken,) = cells("lstm"), cells("st-tau-classes", learning_rate=1e30)
+    (unknown,) = cells("dropout")
+    unknown = replace(unknown, settings=unknown.settings | {"settings": {"cell": "lstm", "hidden_sizes": 6}})
+    found = {cell.key: result for cell, result in Work(tmp_path)([broken, unknown, fine], tmp_path)}
+    assert isinstance(found[fine.key], Result)
+    assert isinstance(found[broken.key], FloatingPointError)
+    assert "do not fit" in str(found[unknown.key])
+    assert not network_path(tmp_path / "networks", trainings_of(broken)[0]).exists()
+
+
+def test_a_network_that_cannot_be_asked_fails_only_its_cell(tmp_path: Path) -> None:
+    first, second = cells("lstm", seeds=2)
+    path = network_path(tmp_path / "networks", trainings_of(first)[0])
+    path.parent.mkdir()
+    path.write_bytes(b"no network")
+    found = dict((cell.key, result) for cell, result in Work(tmp_path)([first, second], tmp_path))
+    assert isinstance(found[first.key], Exception)
+    assert isinstance(found[second.key], Result)
+
+
+def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path: Path) -> None:
+    first, second = cells("lstm"), cells("st-tau-classes", "ensemble")
+    assert missing_cells(first, tmp_path) == first
+    outcome = run(first, tmp_path)
+    assert not outcome.failures, outcome.failures[0][1]
+    assert not missing_cells(first, tmp_path)
+    outcome = run(second, tmp_path, workers=2)
+    assert not outcome.failures, outcome.failures[0][1]
+    rows = read_results(tmp_path / "results.jsonl")
+    assert sorted(row.method for row in rows) == ["ensemble", "lstm", "st-tau-classes"]
+    for row in rows:
+        assert row.experiment == "paper"
+        assert row.metrics["train_seconds"] > 0
+        assert row.metrics["predict_seconds"] > 0
+        assert set(row.settings) == {"method", "settings", "training", "samples", "prediction_runs", "part"}
+        assert all(isinstance(value, float) for value in row.metrics.values())
+    assert {row.method: row.states for row in rows} == {"ensemble": None, "lstm": None, "st-tau-classes": 4}
+
+    before = (tmp_path / "results.jsonl").read_bytes()
+    run(second, tmp_path)
+    assert (tmp_path / "results.jsonl").read_bytes() == before  # nothing was computed, not even a time
+    predictions_path(tmp_path, first[0]).unlink()
+    assert missing_cells(first, tmp_path) == first
+    run(first, tmp_path)
+    assert predictions_path(tmp_path, first[0]).exists()
+
+
+def test_times_are_of_all_updates_and_all_members(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (cell,) = cells("ensemble", updates=12)
+    monkeypatch.setattr(Timing, "_update_seconds", lambda self, training: 0.5)
+    assert Timing("cpu")(cell, tmp_path).metrics["train_seconds"] == 2 * 12 * 0.5
+
+
+_RUN = """
+import sys
+from pathlib import Path
+from sttau.experiments.paper.cells import run
+from tests.experiments.paper.test_cells import killed_cells
+if __name__ == "__main__":
+    run(killed_cells(), Path(sys.argv[1]))
+"""
+
+
+def killed_cells() -> list[Cell]:
+    return cells("lstm", "st-tau-classes", "dropout", updates=200, validate_every=2)
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_results(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    killed = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-c", _RUN, str(killed)], env=environment, start_new_session=True)
+    networks = killed / "networks"
+    try:  # until one network is trained and the next has begun
+        while not (list(networks.glob("*.safetensors")) and list(networks.glob("*/log.jsonl"))):
+            assert process.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.005)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    first = {path: path.stat().st_mtime_ns for path in networks.glob("*.safetensors")}
+    assert len(first) < 3
+    assert not (killed / "results.jsonl").exists()
+    assert missing_cells(killed_cells(), killed)
+    for folder in (killed, tmp_path / "whole"):
+        outcome = run(killed_cells(), folder)
+        assert not outcome.failures, outcome.failures[0][1]
+    assert all(path.stat().st_mtime_ns == when for path, when in first.items())  # trained once
+    rows = [_comparable(folder / "results.jsonl") for folder in (killed, tmp_path / "whole")]
+    assert rows[0] == rows[1]
+    for path in (killed / "predictions").iterdir():
+        assert path.read_bytes() == (tmp_path / "whole" / "predictions" / path.name).read_bytes()
+
+
+def _comparable(path: Path) -> list[str]:
+    """All but times."""
+    rows = []
+    for row in map(asdict, read_results(path)):
+        row["metrics"] = {key: value for key, value in row["metrics"].items() if not key.endswith("_seconds")}
+        rows.append(json.dumps({key: value for key, value in row.items() if key != "seconds"}, sort_keys=True))
+    return rows
