@@ -78,9 +78,9 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
     assert metrics["temperature"] == pytest.approx(scaling.temperature, rel=1e-4)
     plain = [_directly(answer.mean, test.labels) for answer in answers]
     scaled = [_directly(scaling.probabilities(to_logits(answer)), test.labels) for answer in answers]
-    for prefix, each, key in product(("", "scaled_"), [None], EIGHT):
+    for prefix, key in product(("", "scaled_"), EIGHT):
         values = [found[key] for found in (scaled if prefix else plain)]
-        assert metrics[f"{prefix}{key}"] == pytest.approx(np.mean(values), rel=1e-3, abs=1e-3), each
+        assert metrics[f"{prefix}{key}"] == pytest.approx(np.mean(values), rel=1e-3, abs=1e-3)
         if runs > 1:
             assert metrics[f"{prefix}{key}_std"] == pytest.approx(np.std(values, ddof=1), rel=1e-2, abs=1e-3)
     for key, norm in (("ece", "expected"), ("mce", "maximum")):
@@ -104,7 +104,10 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
             if name == "lstm" and score in ("variance", "mutual-information"):
                 assert f"{key}_aupr" not in metrics
                 continue
-            found = [detection(function(a.samples[:, rows]), function(b.samples)) for a, b in zip(answers, foreign)]
+            found = [
+                detection(function(a.samples[:, rows]), function(b.samples))
+                for a, b in zip(answers, foreign, strict=True)
+            ]
             for what in ("aupr", "auroc", "fpr95"):
                 values = [100 * getattr(one, what) for one in found]
                 assert metrics[f"{key}_{what}"] == pytest.approx(np.mean(values), abs=0.5)
@@ -124,7 +127,7 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
         assert not {"tau", "reading"} & set(arrays)
         return
     assert arrays["tau"][:, 0].tolist() == [u.number for u in log]
-    assert metrics["tau"] == pytest.approx(float(model.layer.temperature))  # type: ignore[arg-type, union-attr]
+    assert metrics["tau"] == pytest.approx(model.finite_state_layer.temperature.item())
     ids, lengths = encode(SENTENCES, test.vocabulary or ())
     direct = predict(model, ids, lengths, 10, per_step=True, keep_samples=True).samples  # type: ignore[call-overload]
     np.testing.assert_allclose(arrays["reading"], direct, atol=1e-5)
@@ -149,7 +152,7 @@ def test_the_sweep_changes_the_rate_at_prediction_time_and_puts_it_back(tmp_path
     model, _ = read_network(tmp_path / "networks", cell, "cpu")
     data = load_splits("digits", cell.settings["part"], "cpu").test
     for rate in (0.0, 0.7):
-        model.layer.dropout = rate  # type: ignore[assignment]
+        model.layer.dropout = rate
         p = predict(model, data.inputs, samples=10).mean  # type: ignore[call-overload]
         for key, value in _directly(p, data.labels).items():
             if key in ("pe", "ece", "mce"):
