@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,6 +108,9 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
             begun.append(training)
             yield job
 
+    for training in trainings if device != "cpu" else ():
+        with suppress(Exception):  # it will be told of when the job is made
+            load_splits(training.data, training.settings["part"], device)  # before anything else is under way
     for done in fit_together(jobs(), at_once):
         training, error = begun[done.number], done.error
         if error is None:
