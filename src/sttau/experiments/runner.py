@@ -249,11 +249,11 @@ def _serve(pipe: Any) -> None:
 
 @cache
 def _context() -> Any:
-    """How processes are made: where that is safe, as copies of one that has loaded PyTorch, which takes seconds."""
+    """How processes are made: where that is safe, as copies of one that has loaded what takes seconds."""
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(["sttau.experiments.results"])
+    context.set_forkserver_preload(["sttau.experiments.results", "torch._dynamo", "sklearn.metrics"])
     return context
 
 

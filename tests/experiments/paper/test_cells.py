@@ -36,10 +36,19 @@ def _counted(patch: pytest.MonkeyPatch) -> list[Job]:
     return begun
 
 
-def test_an_ensemble_is_made_of_the_networks_of_other_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+#: The second is a CPU too, but is treated as a GPU is: everything is trained at once.
+DEVICES = pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+
+
+@DEVICES
+def test_an_ensemble_is_made_of_the_networks_of_other_cells(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = _counted(monkeypatch)
     every = cells("lstm", "ensemble", seeds=2)
-    results = dict(zip([cell.key for cell in every], [r for _, r in Work(tmp_path)(every, tmp_path)], strict=True))
+    results = dict(
+        zip([cell.key for cell in every], [r for _, r in Work(tmp_path, device)(every, tmp_path)], strict=True)
+    )
     assert len(results) == 3
     assert len(begun) == 2
     ensemble, _ = read_network(tmp_path / "networks", every[2], "cpu")
@@ -51,11 +60,12 @@ def test_an_ensemble_is_made_of_the_networks_of_other_cells(tmp_path: Path, monk
     assert not [path for path in (tmp_path / "networks").iterdir() if path.is_dir()]  # checkpoints are gone
 
 
-def test_a_training_that_fails_fails_only_its_cells(tmp_path: Path) -> None:
+@DEVICES
+def test_a_training_that_fails_fails_only_its_cells(device: str, tmp_path: Path) -> None:
     (fine,), (broken,) = cells("lstm"), cells("st-tau-classes", learning_rate=1e30)
     (unknown,) = cells("dropout")
     unknown = replace(unknown, settings=unknown.settings | {"settings": {"cell": "lstm", "hidden_sizes": 6}})
-    found = {cell.key: result for cell, result in Work(tmp_path)([broken, unknown, fine], tmp_path)}
+    found = {cell.key: result for cell, result in Work(tmp_path, device)([broken, unknown, fine], tmp_path)}
     assert isinstance(found[fine.key], Result)
     assert isinstance(found[broken.key], FloatingPointError)
     assert "do not fit" in str(found[unknown.key])

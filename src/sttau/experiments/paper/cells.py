@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from sttau.data.registry import find_entry
+from sttau.data import load
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3
 from sttau.experiments.paper.declaration import Table
 from sttau.experiments.paper.evaluation import evaluate, write_arrays
@@ -111,7 +111,7 @@ def check_data(cells: Iterable[Cell]) -> None:
     """Load all data that cells need, so that what is missing is told before any work."""
     for data in sorted({cell.data for cell in cells}):
         for name in (data, *OUTSIDE.get(data, {}).values()):
-            find_entry(name).load("test")
+            load(name, "test")
 
 
 @dataclass(frozen=True)
