@@ -239,10 +239,9 @@ def _where(name: str, shortly: bool = False) -> str:
 def _is_prepared(name: str) -> bool:
     """Whether the cache holds the data set ready to load."""
     from sttau.data import DATASETS
-    from sttau.data.source import cache_folder
+    from sttau.data.source import is_prepared
 
-    source = DATASETS[name].source
-    return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+    return is_prepared(DATASETS[name].source)
 
 
 @app.command()

@@ -21,6 +21,6 @@ FIGURES: dict[str, dict[str, tuple[str, ...]]] = {
     "reliability": {"bih": table1.NETWORKS, "imdb": table1.NETWORKS},
     "temperature": {"bih": _FINITE, "imdb": _FINITE},
     "reading": {"bih": READING, "imdb": READING},
-    "dropout-sweep": {data: (dropout_sweep.NETWORK, *dropout_sweep.BESIDE) for data in ("bih", "imdb")},
+    "dropout-sweep": dict.fromkeys(("bih", "imdb"), (dropout_sweep.NETWORK, *dropout_sweep.BESIDE)),
     "ablation": dict(ablation.TABLES[0].networks),
 }
