@@ -347,6 +347,35 @@ def _language(name: str) -> DFA | PA:
 
 
 @app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Of sttau reproduce: results.jsonl and predictions.")] = Path(
+        "results/paper"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="A page whose marked tables and figures are renewed, docs/reproduction.md.")
+    ] = None,
+) -> None:
+    """Make every table and figure of the paper's experiments again from the results, without any training.
+
+    The same results give the same files, byte for byte.
+
+    Example: sttau report results/paper --docs docs/reproduction.md
+    """
+    from sttau.report.paper import write_report
+
+    console = Console()
+    out = folder / "report" if out is None else out
+    _check_folder(console, out)
+    with _plain_errors(console):
+        written = write_report(folder, out, docs)
+    pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
+    console.print(f"Report: {out / 'report.md'}, with {pictures} figures", soft_wrap=True, highlight=False)
+    if docs is not None:
+        console.print(f"Renewed: {docs}", soft_wrap=True, highlight=False)
+
+
+@app.command()
 def bench(
     out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("bench"),
     device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",

@@ -48,7 +48,7 @@ def _cell(folder: Path, network: Network, seed: int, size: int) -> Result:
     metrics |= {"train_seconds": 84.2 + seed, "predict_seconds": 0.31}
     arrays: dict[str, Array] = {
         "probabilities": p, "labels": labels, "validation_probabilities": p[:50], "validation_labels": labels[:50],
-        "temperature": np.float32(1.2),
+        "temperature": np.array(1.2, np.float32),
     }  # fmt: skip
     if states is not None:
         learned = network.settings.get("learn_temperature", True)
@@ -59,8 +59,9 @@ def _cell(folder: Path, network: Network, seed: int, size: int) -> Result:
         _foreign(network, p, labels, metrics, arrays, rng)
     if network.name == "dropout" and seed == 0:
         for rate in dropout_sweep.RATES:
-            hurt = 1 + 40 * max(0.0, rate - 0.1) ** 3
-            metrics |= {dropout_sweep.key(rate, key): hurt * metrics[key] for key in dropout_sweep.METRICS}
+            hurt = min(1.0, 2 * max(0.0, rate - 0.1) ** 2)
+            for key in dropout_sweep.METRICS:
+                metrics[dropout_sweep.key(rate, key)] = metrics[key] + hurt * (60 - metrics[key])
     if network.name in figures.READING:
         _reading(network, labels, arrays, rng)
     if seed == 0:
@@ -89,7 +90,7 @@ def _answers(network: Network, seed: int, size: int) -> tuple[Array, Array, np.r
 
 def _again(p: Array, rng: np.random.Generator) -> Array:
     noisy = p * np.exp(rng.normal(0, 0.05, p.shape))
-    return (noisy / noisy.sum(1, keepdims=True)).astype(np.float32)
+    return np.asarray(noisy / noisy.sum(1, keepdims=True), np.float32)
 
 
 def gaps(p: Array, labels: Array) -> tuple[Array, Array]:
@@ -162,7 +163,7 @@ def _reading(network: Network, labels: Array, arrays: dict[str, Array], rng: Any
     else:
         time, examples, classes = 187, 2, 5
         arrays["reading_rows"] = np.array([int(np.argmax(labels == 0)), int(np.argmax(labels == 2))], dtype=np.int32)
-    walk = np.cumsum(rng.normal(0, 0.25, (10, examples, time, classes)), 2)
-    walk[..., 0] += np.linspace(0, 3, time)[:, None].T
+    walk = np.cumsum(rng.normal(0, 1.5 / time**0.5, (10, examples, time, classes)), 2)
+    walk[..., 0] += np.linspace(0, 6, time)
     p = np.exp(walk)
     arrays["reading"] = (p / p.sum(-1, keepdims=True)).astype(np.float32)

@@ -66,14 +66,15 @@ def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path
     made, drawn = tables(results, predictions), draw(results, predictions)
     titles = captions()
     pages = {name: f"# {titles[name]}\n\n{table}\n" for name, table in made.items()}
-    pictures = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
-    pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *pictures))
+    shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
+    pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *shown))
     written = [write_atomically(out / f"{name}.md", page.encode()) for name, page in pages.items()]
-    written += [save_drawing(figure, out / f"{name}.png") for name, figure in drawn.items()]
+    pictures = [save_drawing(figure, out / f"{name}.png") for name, figure in drawn.items()]
+    written += pictures
     if docs is not None:
         written.append(write_atomically(docs, renew(docs.read_text("utf-8"), made, drawn).encode()))
         images = docs.parent / "images"
-        written += [save_drawing(figure, images / f"paper-{name}.png") for name, figure in drawn.items()]
+        written += [write_atomically(images / f"paper-{path.name}", path.read_bytes()) for path in pictures]
     return written
 
 

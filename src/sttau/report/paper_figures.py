@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from sttau.calibration import calibration_error, prediction_error, reliability_curve
+from sttau.calibration import calibration_error, reliability_curve
 from sttau.data.heartbeats import CLASS_NAMES
 from sttau.experiments.paper.declaration import DATA, Column
 from sttau.experiments.results import Result
@@ -29,6 +30,7 @@ COLOURS = METHOD_COLOURS | {
     "st-tau-best": "#12355f",
 }
 _COLUMNS = 5
+_plain = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def reliability_figure(data: str, networks: Sequence[str], predictions: Path) -> Figure | None:
@@ -48,6 +50,7 @@ def reliability_figure(data: str, networks: Sequence[str], predictions: Path) ->
             reliability_axes(axes, reliability_curve(p, labels), title, _colour(network))
             axes.set_xlim(0.5 if p.shape[1] == 2 else 0, 1)
             axes.set_aspect("auto")
+            axes.xaxis.set_major_formatter(_plain)
             axes.set_title(title, fontsize=10)
             axes.label_outer()
         for axes in grid.flat[len(found) :]:
@@ -87,7 +90,10 @@ def sweep_figure(
                         style: dict[str, Any] = {"linewidth": 1.5, "label": title_of(name, data)}
                         axes.axhline(float(np.mean(found)), color=_colour(name), linestyle="--", **style)
                 axes.set_title(f"{DATA[data]}: {title}" if axes is panels[0] else title)
-                axes.set_ylim(0, None)
+                axes.set_yscale("log")
+                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axes.yaxis.set_major_formatter(_plain)
+                axes.yaxis.set_minor_formatter(NullFormatter())
                 _gridded(axes)
             _legend(panels[0], fontsize=8, loc="best")
         for axes in grid[-1]:
@@ -120,9 +126,12 @@ def temperature_figure(networks: Mapping[str, Sequence[str]], predictions: Path)
             rest = iter((GREEN, PURPLE, ORANGE, RED, MUTED) * len(found))
             for name, trace in found.items():
                 colour = COLOURS.get(name) or next(rest)
-                axes.plot(trace[:, 0], trace[:, 1], color=colour, linewidth=1.8, label=title_of(name, data))
+                style = "--" if name.endswith("best") else "-"
+                axes.plot(*trace.T, style, color=colour, linewidth=1.8, label=title_of(name, data))
             axes.axhline(1, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set(xlabel="update", ylabel="τ")
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
             axes.set_title(DATA[data])
             _gridded(axes)
             _legend(axes, fontsize=8)
@@ -159,7 +168,6 @@ def ablation_figure(
                     x, y, spread = zip(*points, strict=True)
                     axes.errorbar(x, y, spread, color=colour, marker="o", markersize=5, capsize=3, label=f"τ {kind}")
             axes.set_title(title)
-            axes.set_ylabel("%")
             axes.set_xticks(range(len(sizes)), [str(k) for k in sizes])
             _gridded(axes)
         for axes in grid[-1]:
@@ -203,8 +211,8 @@ def heartbeat_figure(networks: Sequence[str], predictions: Path, traces: Traces)
         if drawn:
             grid[0, 0].set_ylabel("ECG")
         for axes in grid[-1]:
-            axes.set_xlabel("points read (125 a second)")
-        _legend(grid[int(bool(drawn)), -1], fontsize=9, ncols=1, title="class")
+            axes.set_xlabel("points read")
+        _legend(grid[-1, -1], fontsize=9, title="class", loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
@@ -224,7 +232,7 @@ def sentence_figure(networks: Sequence[str], predictions: Path) -> Figure | None
             axes.set_xticks(range(1, len(words) + 1), words, rotation=40, ha="right", rotation_mode="anchor", color=INK)
             axes.set(ylim=(-0.03, 1.03), xlim=(0.5, len(words) + 0.5), ylabel="p(positive)")
             if n == 0:
-                axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(found))
+                axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(found))
     return figure
 
 
@@ -270,7 +278,7 @@ def risk_coverage_figure(data: str, networks: Sequence[str], predictions: Path) 
     with look():
         figure = Figure(figsize=(8.2, 4.2), layout="constrained")
         axes = figure.subplots()
-        worst = 0.0
+        shown = []
         for name, arrays in found.items():
             p, labels = arrays["probabilities"], arrays["labels"]
             curve = risk_coverage_curve(1 - p.max(1), (p.argmax(1) != labels).astype(float))
@@ -278,8 +286,12 @@ def risk_coverage_figure(data: str, networks: Sequence[str], predictions: Path) 
             style = "--" if name == "lstm-best" else "-"
             coverage, risk = 100 * curve.coverage.numpy(), 100 * curve.risk.numpy()
             axes.plot(coverage, risk, style, color=_colour(name), linewidth=1.5, label=label)
-            worst = max(worst, 100 * prediction_error(p, labels))
-        axes.set(xlim=(0, 100), ylim=(0, 1.05 * worst), xlabel="answers given, %", ylabel="of them wrong, %")
+            shown.append((coverage, risk))
+        worst = max(risk[-1] for _, risk in shown)
+        notable = [coverage[risk > 0.1 * worst] for coverage, risk in shown]
+        first = min((part[0] for part in notable if len(part)), default=0.0)
+        left = 10 * min(9, int(first / 10))  # to the left of that nearly nothing is wrong
+        axes.set(xlim=(left, 100), ylim=(0, 1.05 * worst or 1), xlabel="answers given, %", ylabel="of them wrong, %")
         axes.set_title(f"{DATA[data]}: the least sure answers are withheld")
         _gridded(axes)
         axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))

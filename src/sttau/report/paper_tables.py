@@ -68,7 +68,11 @@ def captions() -> dict[str, str]:
         'Prediction and calibration errors: Heartbeats (MIT-BIH)'
     """
     every = (*TABLES, dropout_sweep.TABLES[0])
-    return {table_name(table, data): f"{table.title}: {DATA[data]}" for table in every for data in table.networks}
+    return {
+        table_name(table, data): f"{table.title}: {DATA[data]}" if len(table.networks) > 1 else table.title
+        for table in every
+        for data in table.networks
+    }
 
 
 def title_of(network: str, data: str) -> str:

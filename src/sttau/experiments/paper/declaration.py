@@ -13,6 +13,7 @@ DATA: dict[str, str] = {
     "bih_inter_patient": "Heartbeats of other patients",
 }
 
+
 @dataclass(frozen=True)
 class Column:
     """One number of every network.
