@@ -162,7 +162,9 @@ def _reading(network: Network, labels: Array, arrays: dict[str, Array], rng: Any
         arrays["reading_words"] = np.array([words + [""] * (time - len(words)) for words in texts])
     else:
         time, examples, classes = 187, 2, 5
-        arrays["reading_rows"] = np.array([int(np.argmax(labels == 0)), int(np.argmax(labels == 2))], dtype=np.int32)
+        other = 2 if network.name == "st-tau-best" else 4  # each network has a beat of its own that it reads wrongly
+        chosen = [int(np.argmax(labels == label)) for label in (0, other)]
+        arrays["reading_rows"] = np.array(chosen, dtype=np.int32)
     walk = np.cumsum(rng.normal(0, 1.5 / time**0.5, (10, examples, time, classes)), 2)
     walk[..., 0] += np.linspace(0, 6, time)
     p = np.exp(walk)

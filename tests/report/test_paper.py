@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from sttau.cli import app
 from sttau.experiments.paper import dropout_sweep, table2
+from sttau.experiments.paper.declaration import DATA
 from sttau.experiments.paper.networks import NETWORKS, find
 from sttau.experiments.results import Result, read_results, write_results
 from sttau.report.paper import FIGURES, draw, renew, tables, write_report
@@ -41,6 +42,11 @@ def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STTAU_CACHE", str(tmp_path / "cache"))
 
 
+def _part(table: str, data: str) -> str:
+    """Of a table of several data sets, that of one."""
+    return table.split(f"**{DATA[data]}**")[1].split("\n\n")[1]
+
+
 def _row(table: str, name: str) -> list[str]:
     (line,) = (line for line in table.splitlines() if line.startswith(f"| {name} |"))
     return [cell.strip().strip("*") for cell in line.strip("|").split("|")]
@@ -51,7 +57,7 @@ def _values(results: list[Result], data: str, network: str, key: str) -> list[fl
 
 
 def test_table_1_shows_both_spreads_the_paper_and_the_goal(folder: Path, results: list[Result]) -> None:
-    table = tables(results, folder / "predictions")["table1-bih"]
+    table = _part(tables(results, folder / "predictions")["table1"], "bih")
     row = _row(table, "ST-τ, k = 5")
     assert int(row[1]) == find("bih", "st-tau-classes").seeds > 1
     for cell, key in zip(row[2:5], ("pe", "ece", "mce"), strict=True):
@@ -68,7 +74,7 @@ def test_a_goal_says_whether_it_is_reached() -> None:
     good, bad = ({"pe": 1.404, "ece": ece, "mce": 12.0} for ece in (0.3, 0.5))
     for metrics, mark in ((good, "✓"), (bad, "✗")):
         row = Result("paper", "bih", "st-tau-best", 10, 0, metrics, {}, 1.0)
-        goal = _row(tables([row], Path("nowhere"))["table1-bih"], "goal for ST-τ, best")
+        goal = _row(_part(tables([row], Path("nowhere"))["table1"], "bih"), "goal for ST-τ, best")
         assert goal[2:5] == ["≤ 1.40 ✓", f"≤ 0.40 {mark}", "≤ 12.44 ✓"]
 
 
@@ -81,11 +87,11 @@ def test_errors_that_the_test_cannot_tell_from_the_best_are_bold(tmp_path: Path)
         np.savez_compressed(tmp_path / f"bih-{name}.npz", probabilities=p, labels=labels)
         metrics = {"pe": wrong / 4, "ece": 1.0 + wrong, "mce": 2.0}
         rows.append(Result("paper", "bih", name, None, 0, metrics, {}, 1.0))
-    table = tables(rows, tmp_path)["table1-bih"]
+    table = tables(rows, tmp_path)["table1"]
     assert "| LSTM | 1 | **0.00** | **1.00** | **2.00** |" in table
     assert "| deep ensemble of 10 | 1 | **0.75** | 4.00 | **2.00** |" in table
     assert "| VD | 1 | 15.00 | 61.00 | **2.00** |" in table
-    without = tables(rows, tmp_path / "empty")["table1-bih"]
+    without = tables(rows, tmp_path / "empty")["table1"]
     assert "| deep ensemble of 10 | 1 | 0.75 | 4.00 | **2.00** |" in without
 
 
@@ -93,29 +99,30 @@ def test_what_was_not_computed_is_a_dash(folder: Path, results: list[Result]) ->
     made, empty = tables(results, folder / "predictions"), tables([], Path("nowhere"))
     assert list(made) == list(empty)
     assert "—" not in "".join(made.values())
-    assert _row(empty["table1-imdb"], "LSTM")[1:] == ["—", "—", "—", "—", "10.42 / 3.64 / 11.24"]
+    assert _row(_part(empty["table1"], "imdb"), "LSTM")[1:] == ["—", "—", "—", "—", "10.42 / 3.64 / 11.24"]
     for table in empty.values():
-        assert not re.search(r"\*\*|±|✓|✗", table)
+        assert not re.search(r"\| \*\*|±|✓|✗", table)
     first = [row for row in results if row.seed == 0 and row.data == "bih"]
     some = tables(first, folder / "predictions")
-    assert " ± " not in some["table1-bih"]
-    assert some["table1-imdb"].replace("**", "") == empty["table1-imdb"]
+    assert " ± " not in some["table1"]
+    assert _part(some["table1"], "imdb") == _part(empty["table1"], "imdb")
 
 
 def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: Path, results: list[Result]) -> None:
     made = tables(results, folder / "predictions")
     first = next(row.metrics for row in results if (row.data, row.method, row.seed) == ("imdb", "dropout", 0))
-    more = _row(made["table1-more-imdb"], "VD")
+    more = _row(_part(made["table1-more"], "imdb"), "VD")
     assert more[2] == f"[{first['ece_low']:.2f}, {first['ece_high']:.2f}]"
     assert more[6] == f"{first['brier']:.4f} (± {first['brier_std']:.4f})"
-    assert _row(made["table1-cost-imdb"], "VD")[2:] == ["68,101", "20,000", "84", "0.31"]
+    assert _row(_part(made["table1-cost"], "imdb"), "VD")[2:] == ["68,101", "20,000", "84", "0.31"]
     found = _row(made["table2-max-probability"], "VD")
     assert found[3] == f"{first['customer_max_probability_aupr']:.1f} (± 0.7)"
     assert found[6] == "88.5 / 74.8 / 80.6"
     assert found[9] == f"{first['movie_max_probability_auroc']:.1f} (± 0.7)"
-    assert _row(made["table3-imdb"], "VD")[3] == f"{first['scaled_ece']:.2f}"
-    assert f"| VD | 0.4 | {first['sweep_0.4_pe']:.2f} | {first['sweep_0.4_ece']:.2f} |" in made["dropout-sweep-imdb"]
-    assert len(made["dropout-sweep-imdb"].splitlines()) == 2 + len(dropout_sweep.RATES) + len(dropout_sweep.BESIDE)
+    assert _row(_part(made["table3"], "imdb"), "VD")[3] == f"{first['scaled_ece']:.2f}"
+    sweep = _part(made["dropout-sweep"], "imdb")
+    assert f"| VD | 0.4 | {first['sweep_0.4_pe']:.2f} | {first['sweep_0.4_ece']:.2f} |" in sweep
+    assert len(sweep.splitlines()) == 2 + len(dropout_sweep.RATES) + len(dropout_sweep.BESIDE)
     assert _row(made["inter-patient"], "LSTM")[1] == str(find("bih_inter_patient", "lstm").seeds)
     assert made["ablation"].count("τ = 1") == 4
     assert not any("LSTM" in made[f"table2-{score}"] for score in ("variance", "mutual-information"))
@@ -123,7 +130,7 @@ def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: P
 
 def test_the_same_files_give_the_same_report_byte_for_byte(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("Before\n<!-- table table1-bih -->\n<!-- end -->\n<!-- figure tradeoff -->\n<!-- end -->\nAfter\n")
+    page.write_text("Before\n<!-- table table1 -->\n<!-- end -->\n<!-- figure tradeoff -->\n<!-- end -->\nAfter\n")
     first = write_report(folder, tmp_path / "first")
     answer = CliRunner().invoke(
         app, ["report", str(folder), "--out", str(tmp_path / "second"), "--docs", str(page)], catch_exceptions=False
@@ -133,13 +140,13 @@ def test_the_same_files_give_the_same_report_byte_for_byte(folder: Path, tmp_pat
     assert {path.stem for path in first if path.suffix == ".png"} == set(FIGURES)
     for path in first:
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
-    table = (tmp_path / "first" / "table1-bih.md").read_text("utf-8").split("\n\n", 1)[1].strip()
+    table = (tmp_path / "first" / "table1.md").read_text("utf-8").split("\n\n", 1)[1].strip()
     renewed = page.read_text("utf-8")
-    assert renewed.startswith(f"Before\n<!-- table table1-bih -->\n\n{table}\n\n<!-- end -->\n")
+    assert renewed.startswith(f"Before\n<!-- table table1 -->\n\n{table}\n\n<!-- end -->\n")
     assert renewed.endswith(f"![{FIGURES['tradeoff']}](images/paper-tradeoff.png)\n\n<!-- end -->\nAfter\n")
     picture = tmp_path / "images" / "paper-tradeoff.png"
     assert picture.read_bytes() == (tmp_path / "first" / "tradeoff.png").read_bytes()
-    assert renew(renewed, {"table1-bih": table}, {"tradeoff": None}) == renewed
+    assert renew(renewed, {"table1": table}, {"tradeoff": None}) == renewed
 
 
 def test_a_page_that_asks_for_what_there_is_not_is_refused() -> None:
@@ -170,9 +177,10 @@ def test_the_trace_is_drawn_above_a_reading_where_the_data_is_at_hand(folder: Pa
     full = heartbeat_figure(names, folder / "predictions", trace)
     assert bare is not None
     assert full is not None
-    assert (len(bare.axes), len(full.axes)) == (4, 6)
+    assert (len(bare.axes), len(full.axes)) == (4, 8)
     with np.load(folder / "predictions" / "bih-st-tau-best.npz") as arrays:
-        assert asked == arrays["reading_rows"].tolist()
+        assert asked[:2] == arrays["reading_rows"].tolist()
+    assert len(asked) == len(set(asked)) + 1  # the normal beat is the same for both
 
 
 def test_the_risk_at_full_coverage_is_the_error(folder: Path, results: list[Result]) -> None:

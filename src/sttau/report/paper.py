@@ -27,7 +27,7 @@ from sttau.report.paper_figures import (
     temperature_figure,
     tradeoff_figure,
 )
-from sttau.report.paper_tables import Array, captions, tables
+from sttau.report.paper_tables import TABLES, Array, tables
 
 __all__ = ["draw", "renew", "tables", "write_report"]
 
@@ -64,8 +64,7 @@ def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path
         raise FileNotFoundError(f"{path} is not there; name the folder of sttau reproduce, which writes it")
     results, predictions = read_results(path), folder / "predictions"
     made, drawn = tables(results, predictions), draw(results, predictions)
-    titles = captions()
-    pages = {name: f"# {titles[name]}\n\n{table}\n" for name, table in made.items()}
+    pages = {table.name: f"# {table.title}\n\n{made[table.name]}\n" for table in TABLES}
     shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
     pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *shown))
     written = [write_atomically(out / f"{name}.md", page.encode()) for name, page in pages.items()]

@@ -34,7 +34,12 @@ _plain = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def reliability_figure(data: str, networks: Sequence[str], predictions: Path) -> Figure | None:
-    """Reliability diagrams of one data set, first seed, with the number of predictions in each bin."""
+    """Reliability diagrams of one data set, first seed, with the number of predictions in each bin.
+
+    Example:
+        >>> reliability_figure("bih", ["lstm"], Path("nowhere")) is None  # as all figures where there is nothing to draw
+        True
+    """
     found = _asked(data, networks, predictions)
     if not found:
         return None
@@ -70,6 +75,12 @@ def sweep_figure(
         networks: by data set: the one that was asked under all rates, then those that are drawn as a line.
         metrics: titles by key: a panel for each.
         results: rows; rates come from the keys ``sweep_{rate}_{metric}``.
+
+    Example:
+        >>> swept = {f"sweep_0.{n}_pe": n + 1.0 for n in range(10)}
+        >>> row = Result("paper", "bih", "dropout", None, 0, swept, {}, 1.0)
+        >>> [axes.get_title() for axes in sweep_figure({"bih": ["dropout"]}, {"pe": "PE %"}, [row]).axes]
+        ['Heartbeats (MIT-BIH): PE %']
     """
     shown = {data: names for data, names in networks.items() if sweep_rates(results, data, names[0])}
     if not shown:
@@ -102,7 +113,13 @@ def sweep_figure(
 
 
 def sweep_rates(results: Sequence[Result], data: str, network: str) -> list[str]:
-    """Rates that the first seed of a network was asked under, as the keys spell them."""
+    """Rates that the first seed of a network was asked under, as the keys spell them.
+
+    Example:
+        >>> row = Result("paper", "bih", "dropout", None, 0, {"sweep_0.3_pe": 2.0, "pe": 1.5}, {}, 1.0)
+        >>> sweep_rates([row], "bih", "dropout")
+        ['0.3']
+    """
     keys = (key.split("_") for cell in cells_of(results, data, network, 0) for key in cell.metrics)
     return sorted({parts[1] for parts in keys if parts[0] == "sweep"}, key=float)
 
@@ -148,6 +165,12 @@ def ablation_figure(
         networks: names by number of states, for each kind of τ.
         columns: titles of the metrics, by key: a panel for each.
         results: rows.
+
+    Example:
+        >>> row = Result("paper", "imdb", "st-tau-10", 10, 0, {"auroc": 80.0, "auroc_std": 0.5}, {}, 1.0)
+        >>> figure = ablation_figure("imdb", {"learned": {10: "st-tau-10"}}, {"auroc": "AUROC %"}, [row])
+        >>> figure.axes[0].get_legend_handles_labels()[1]
+        ['τ learned']
     """
     if not any(cells_of(results, data, name, 0) for names in networks.values() for name in names.values()):
         return None
@@ -180,39 +203,38 @@ def heartbeat_figure(networks: Sequence[str], predictions: Path, traces: Traces)
     """What networks believe while they read heartbeats: mean over samples, and the middle 80 % of them.
 
     Args:
-        networks: a row of panels for each.
+        networks: a row of panels for each, with the beats that were chosen for it.
         predictions: their folder.
         traces: gives the trace of a test row, or None where the data is not at hand.
     """
     found = {name: arrays for name, arrays in _asked("bih", networks, predictions).items() if "reading" in arrays}
     if not found:
         return None
-    beats = [(name, n, int(row)) for name, a in found.items() for n, row in enumerate(a["reading_rows"])]
-    rows = list(dict.fromkeys(row for _, _, row in beats))
-    drawn = {row: trace for row in rows if (trace := traces(row)) is not None}
-    heights = [0.6] * bool(drawn) + [1.0] * len(found)
+    drawn = {int(row): traces(int(row)) for arrays in found.values() for row in arrays["reading_rows"]}
+    above = any(trace is not None for trace in drawn.values())
+    heights = ([0.45] * above + [1.0]) * len(found)
+    columns = max(len(arrays["reading_rows"]) for arrays in found.values())
     with look():
-        figure = Figure(figsize=(4.9 * len(rows), 2.6 * sum(heights) + 0.5), layout="constrained")
-        shape = (len(heights), len(rows))
+        figure = Figure(figsize=(4.7 * columns + 0.8, 2.5 * sum(heights) + 0.6), layout="constrained")
+        shape = (len(heights), columns)
         grid = figure.subplots(*shape, squeeze=False, sharex=True, sharey="row", height_ratios=heights)
-        labels = next(iter(found.values()))["labels"]
-        for axes, row in zip(grid[0], rows, strict=True):
-            axes.set_title(f"test beat {row}, true class {CLASS_NAMES[int(labels[row])]}")
-            if row in drawn:
-                axes.plot(np.arange(1, len(drawn[row]) + 1), drawn[row], color=INK, linewidth=1.2)
-                axes.set(yticks=[])
-        for line, (name, arrays) in enumerate(found.items(), start=int(bool(drawn))):
-            grid[line, 0].set_ylabel(f"{title_of(name, 'bih')}\nprobability")
+        for line, (name, arrays) in enumerate(found.items()):
+            panels = grid[line * (1 + above) : (line + 1) * (1 + above)]
+            panels[-1, 0].set_ylabel("probability")
             for n, row in enumerate(arrays["reading_rows"].tolist()):
-                axes = grid[line, rows.index(row)]
-                for number, colour in enumerate((BLUE, ORANGE, RED, PURPLE, GREEN)[: arrays["reading"].shape[-1]]):
-                    _believed(axes, arrays["reading"][:, n, :, number], colour, CLASS_NAMES[number])
-                axes.set_ylim(-0.03, 1.03)
-        if drawn:
-            grid[0, 0].set_ylabel("ECG")
+                true = CLASS_NAMES[int(arrays["labels"][row])]
+                panels[0, n].set_title(f"{title_of(name, 'bih')}: test beat {row}, class {true}")
+                if above:
+                    trace = drawn[row]
+                    panels[0, n].set(yticks=[], ylabel="ECG" if n == 0 else "")
+                    if trace is not None:
+                        panels[0, n].plot(np.arange(1, len(trace) + 1), trace, color=INK, linewidth=1.2)
+                for number, colour in enumerate((BLUE, ORANGE, RED, PURPLE, GREEN)):
+                    _believed(panels[-1, n], arrays["reading"][:, n, :, number], colour, CLASS_NAMES[number])
+                panels[-1, n].set_ylim(-0.03, 1.03)
         for axes in grid[-1]:
             axes.set_xlabel("points read")
-        _legend(grid[-1, -1], fontsize=9, title="class", loc="upper left", bbox_to_anchor=(1, 1))
+        _legend(grid[int(above), -1], fontsize=9, title="class", loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
@@ -239,7 +261,14 @@ def sentence_figure(networks: Sequence[str], predictions: Path) -> Figure | None
 def tradeoff_figure(
     networks: Mapping[str, Sequence[str]], x: Column, y: Column, results: Sequence[Result]
 ) -> Figure | None:
-    """One metric against another, a panel for each data set: seeds as dots, their mean as a large one."""
+    """One metric against another, a panel for each data set: seeds as dots, their mean as a large one.
+
+    Example:
+        >>> rows = [Result("paper", "bih", "lstm", None, n, {"pe": 1.4 + n, "ece": 0.8}, {}, 1.0) for n in range(2)]
+        >>> figure = tradeoff_figure({"bih": ["lstm"]}, Column("pe", "PE %", 2), Column("ece", "ECE %", 2), rows)
+        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+        ('PE %', 'ECE %')
+    """
     shown = [data for data, names in networks.items() if any(cells_of(results, data, name) for name in names)]
     if not shown:
         return None
@@ -300,10 +329,6 @@ def risk_coverage_figure(data: str, networks: Sequence[str], predictions: Path) 
 
 #: The trace of a test row of BIH, or None.
 Traces = Callable[[int], NDArray[Any] | None]
-
-
-def no_trace(row: int) -> None:
-    """For a machine without the data."""
 
 
 def _asked(data: str, networks: Sequence[str], predictions: Path) -> dict[str, dict[str, NDArray[Any]]]:

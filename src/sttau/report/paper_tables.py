@@ -18,8 +18,9 @@ from sttau.experiments.paper.networks import TITLES, find
 from sttau.experiments.results import Result
 from sttau.report.speed import markdown_table
 
+_SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (
-    *table1.TABLES, *table2.TABLES, *table3.TABLES, *inter_patient.TABLES, *ablation.TABLES,
+    *table1.TABLES, *table2.TABLES, *table3.TABLES, *inter_patient.TABLES, *ablation.TABLES, _SWEEP,
 )  # fmt: skip
 MISSING = "—"
 LEVEL = 0.005  # of the paper's test of errors
@@ -30,7 +31,7 @@ Array = NDArray[Any]
 
 
 def tables(results: Sequence[Result], predictions: Path) -> dict[str, str]:
-    """All tables as Markdown, by name; what was not computed is shown as a dash.
+    """All tables as Markdown, by the name of their declaration; what was not computed is shown as a dash.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
@@ -38,41 +39,20 @@ def tables(results: Sequence[Result], predictions: Path) -> dict[str, str]:
 
     Example:
         >>> made = tables([], Path("nowhere"))
-        >>> print(made["table1-bih"].splitlines()[2])
+        >>> print(made["table1"].splitlines()[4])
         | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 |
     """
     made = {}
     for table in TABLES:
-        for data in table.networks:
-            made[table_name(table, data)] = markdown_table(*table_rows(table, data, results, predictions))
-    for data in dropout_sweep.TABLES[0].networks:
-        made[f"{dropout_sweep.TABLES[0].name}-{data}"] = markdown_table(*sweep_rows(data, results))
+        parts = {
+            data: markdown_table(
+                *(sweep_rows(data, results) if table is _SWEEP else table_rows(table, data, results, predictions))
+            )
+            for data in table.networks
+        }
+        headed = (f"**{DATA[data]}**\n\n{part}" for data, part in parts.items())
+        made[table.name] = "\n\n".join(headed if len(parts) > 1 else parts.values())
     return made
-
-
-def table_name(table: Table, data: str) -> str:
-    """Where a table has several data sets, each becomes one of its own.
-
-    Example:
-        >>> [table_name(table1.TABLES[0], "bih"), table_name(inter_patient.TABLES[0], "bih_inter_patient")]
-        ['table1-bih', 'inter-patient']
-    """
-    return f"{table.name}-{data}" if len(table.networks) > 1 else table.name
-
-
-def captions() -> dict[str, str]:
-    """What each of :func:`tables` shows.
-
-    Example:
-        >>> captions()["table1-bih"]
-        'Prediction and calibration errors: Heartbeats (MIT-BIH)'
-    """
-    every = (*TABLES, dropout_sweep.TABLES[0])
-    return {
-        table_name(table, data): f"{table.title}: {DATA[data]}" if len(table.networks) > 1 else table.title
-        for table in every
-        for data in table.networks
-    }
 
 
 def title_of(network: str, data: str) -> str:
@@ -88,18 +68,34 @@ def title_of(network: str, data: str) -> str:
 
 
 def cells_of(results: Sequence[Result], data: str, network: str, seed: int | None = None) -> list[Result]:
-    """Rows of one network, by seed; those of one seed if asked for."""
+    """Rows of one network, by seed; those of one seed if asked for.
+
+    Example:
+        >>> rows = [Result("paper", "bih", "lstm", None, seed, {"pe": 1.0 + seed}, {}, 1.0) for seed in (1, 0)]
+        >>> [row.seed for row in cells_of(rows, "bih", "lstm")], cells_of(rows, "imdb", "lstm", 0)
+        ([0, 1], [])
+    """
     found = [row for row in results if row.data == data and row.method == network and seed in (None, row.seed)]
     return sorted(found, key=lambda row: row.seed)
 
 
 def values_of(cells: Sequence[Result], key: str) -> list[float]:
-    """One metric of several rows, of those that have it."""
+    """One metric of several rows, of those that have it.
+
+    Example:
+        >>> values_of([Result("paper", "bih", "lstm", None, 0, {"pe": 1.4}, {}, 1.0)], "pe")
+        [1.4]
+    """
     return [cell.metrics[key] for cell in cells if key in cell.metrics]
 
 
 def read_predictions(folder: Path, data: str, network: str) -> dict[str, Array]:
-    """Read a prediction file; nothing where there is none."""
+    """Read a prediction file; nothing where there is none.
+
+    Example:
+        >>> read_predictions(Path("nowhere"), "bih", "lstm")
+        {}
+    """
     path = folder / f"{data}-{network}.npz"
     if not path.exists():
         return {}
@@ -113,6 +109,11 @@ def table_rows(
     """Rows and header of one table for one data set: ours by column, the paper's after each group of columns.
 
     Columns whose titles agree up to a colon are a group.
+
+    Example:
+        >>> rows, header = table_rows(table1.TABLES[0], "bih", [], Path("nowhere"))
+        >>> header[2:], rows[0][2:]
+        (('PE %', 'ECE %', 'MCE %', 'paper: PE / ECE / MCE'), ('—', '—', '—', '1.40 / 0.78 / 35.51'))
     """
     found = {network: cells_of(results, data, network) for network in table.networks[data]}
     paper, goals = table.paper.get(data, {}), table.goals.get(data, {})
@@ -206,9 +207,14 @@ def _parts(column: Column) -> tuple[str, str]:
 
 
 def sweep_rows(data: str, results: Sequence[Result]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """Variational dropout under every rate when predicting, first seed, and ST-τ below."""
+    """Variational dropout under every rate when predicting, first seed, and ST-τ below.
+
+    Example:
+        >>> sweep_rows("bih", [])[0][3]
+        ('VD', '0.3', '—', '—', '—')
+    """
     name, metrics = dropout_sweep.NETWORK, dropout_sweep.METRICS
-    asked = {column.key: column for column in dropout_sweep.TABLES[0].columns}
+    asked = {column.key: column for column in _SWEEP.columns}
     rows = [
         (
             title_of(name, data),
