@@ -37,7 +37,7 @@ def reliability_figure(data: str, networks: Sequence[str], predictions: Path) ->
     """Reliability diagrams of one data set, first seed, with the number of predictions in each bin.
 
     Example:
-        >>> reliability_figure("bih", ["lstm"], Path("nowhere")) is None  # as all figures where there is nothing to draw
+        >>> reliability_figure("bih", ["lstm"], Path("nowhere")) is None  # there is nothing to draw
         True
     """
     found = _asked(data, networks, predictions)
@@ -79,7 +79,7 @@ def sweep_figure(
     Example:
         >>> swept = {f"sweep_0.{n}_pe": n + 1.0 for n in range(10)}
         >>> row = Result("paper", "bih", "dropout", None, 0, swept, {}, 1.0)
-        >>> [axes.get_title() for axes in sweep_figure({"bih": ["dropout"]}, {"pe": "PE %"}, [row]).axes]
+        >>> [axes.get_title("left") for axes in sweep_figure({"bih": ["dropout"]}, {"pe": "PE %"}, [row]).axes]
         ['Heartbeats (MIT-BIH): PE %']
     """
     shown = {data: names for data, names in networks.items() if sweep_rates(results, data, names[0])}
@@ -140,11 +140,9 @@ def temperature_figure(networks: Mapping[str, Sequence[str]], predictions: Path)
     with look():
         figure = Figure(figsize=(5.2 * len(traces), 3.6), layout="constrained")
         for axes, (data, found) in zip(figure.subplots(1, len(traces), squeeze=False)[0], traces.items(), strict=True):
-            rest = iter((GREEN, PURPLE, ORANGE, RED, MUTED) * len(found))
             for name, trace in found.items():
-                colour = COLOURS.get(name) or next(rest)
                 style = "--" if name.endswith("best") else "-"
-                axes.plot(*trace.T, style, color=colour, linewidth=1.8, label=title_of(name, data))
+                axes.plot(*trace.T, style, color=_colour(name), linewidth=1.8, label=title_of(name, data))
             axes.axhline(1, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set(xlabel="update", ylabel="τ")
             axes.xaxis.set_major_locator(MaxNLocator(5))
