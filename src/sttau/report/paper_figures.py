@@ -280,7 +280,7 @@ def tradeoff_figure(
                 points = np.array([(metrics[x.key], metrics[y.key]) for metrics in found])
                 axes.scatter(*points.T, s=12, color=_colour(name), alpha=0.5, linewidths=0, zorder=2)
                 mean = points.mean(0)
-                mark, size = ("*", 190) if name.endswith("best") else ("o", 75)
+                mark, size = {"st-tau-best": ("*", 190), "lstm-best": ("D", 55)}.get(name, ("o", 75))
                 shape: dict[str, Any] = {
                     "s": size,
                     "marker": mark,
