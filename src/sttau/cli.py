@@ -239,10 +239,9 @@ def _where(name: str, shortly: bool = False) -> str:
 def _is_prepared(name: str) -> bool:
     """Whether the cache holds the data set ready to load."""
     from sttau.data import DATASETS
-    from sttau.data.source import cache_folder
+    from sttau.data.source import is_prepared
 
-    source = DATASETS[name].source
-    return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+    return is_prepared(DATASETS[name].source)
 
 
 @app.command()
@@ -345,6 +344,35 @@ def _language(name: str) -> DFA | PA:
     if not name.endswith(".json"):
         raise ValueError(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
     return from_json(Path(name).read_text("utf-8"))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Of sttau reproduce: results.jsonl and predictions.")] = Path(
+        "results/paper"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="A page whose marked tables and figures are renewed, docs/reproduction.md.")
+    ] = None,
+) -> None:
+    """Make every table and figure of the paper's experiments again from the results, without any training.
+
+    The same results give the same files, byte for byte.
+
+    Example: sttau report results/paper --docs docs/reproduction.md
+    """
+    from sttau.report.paper import write_report
+
+    console = Console()
+    out = folder / "report" if out is None else out
+    _check_folder(console, out)
+    with _plain_errors(console):
+        written = write_report(folder, out, docs)
+    pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
+    console.print(f"Report: {out / 'report.md'}, with {pictures} figures", soft_wrap=True, highlight=False)
+    if docs is not None:
+        console.print(f"Renewed: {docs}", soft_wrap=True, highlight=False)
 
 
 @app.command()

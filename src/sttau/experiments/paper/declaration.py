@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+#: What data sets are called in tables.
+DATA: dict[str, str] = {
+    "bih": "Heartbeats (MIT-BIH)",
+    "imdb": "Reviews (IMDB)",
+    "bih_inter_patient": "Heartbeats of other patients",
+}
+
 
 @dataclass(frozen=True)
 class Column:
@@ -16,6 +23,7 @@ class Column:
         title: above the column.
         digits: after the point.
         goal: which direction is better; None where neither is.
+        interval: show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``, not the number itself.
 
     Example:
         >>> Column("ece", "ECE %", 2).goal
@@ -26,6 +34,7 @@ class Column:
     title: str
     digits: int
     goal: Literal["min", "max"] | None = "min"
+    interval: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Table:
         networks: names of the networks that are shown, by data set, in order.
         columns: of each data set.
         paper: the paper's own numbers: by data set, network and column's key.
+        goals: what ``st-tau-best`` should reach: by data set and column's key.
     """
 
     name: str
@@ -45,6 +55,7 @@ class Table:
     networks: Mapping[str, tuple[str, ...]]
     columns: tuple[Column, ...]
     paper: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def rows(columns: tuple[Column, ...], numbers: Mapping[str, tuple[float, ...]]) -> dict[str, dict[str, float]]:

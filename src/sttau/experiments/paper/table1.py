@@ -1,4 +1,4 @@
-"""Table 1: errors and calibration errors, nothing done afterwards."""
+"""Table 1: errors and calibration errors, nothing done afterwards; more measures of the same, and what it costs."""
 
 from __future__ import annotations
 
@@ -40,5 +40,31 @@ TABLES = (
                 },
             ),
         },
+        goals=rows(COLUMNS, {"bih": (1.40, 0.40, 12.44), "imdb": (10.42, 0.89, 3.70)}),
+    ),
+    Table(
+        name="table1-more",
+        title="More measures of the same predictions",
+        networks={"bih": NETWORKS, "imdb": NETWORKS},
+        columns=(
+            Column("ece", "ECE %, 95 % interval", 2, interval=True),
+            Column("mce", "MCE %, 95 % interval", 1, interval=True),
+            Column("adaptive_ece", "adaptive ECE %", 2),
+            Column("classwise_ece", "classwise ECE %", 2),
+            Column("brier", "Brier", 4),
+            Column("nll", "NLL", 4),
+            Column("aurc", "AURC %", 3),
+        ),
+    ),
+    Table(
+        name="table1-cost",
+        title="What it costs",
+        networks={"bih": NETWORKS, "imdb": NETWORKS},
+        columns=(
+            Column("parameters", "parameters", 0, None),
+            Column("updates", "updates", 0, None),
+            Column("train_seconds", "training, s", 0, None),
+            Column("predict_seconds", "1,000 predictions, s", 2, None),
+        ),
     ),
 )
