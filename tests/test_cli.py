@@ -331,10 +331,15 @@ def test_reproduce_computes_what_is_missing_and_says_where_it_is(
 
 def test_a_reproduction_that_fails_or_is_interrupted_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau.experiments.paper import cells
-    from sttau.experiments.runner import Outcome
+    from sttau.experiments.results import write_results
+    from sttau.experiments.runner import Cell, Outcome
+
+    def hot(given: list[Cell], folder: Path, **_: object) -> Outcome:
+        write_results([], folder / "results.jsonl")
+        return Outcome([], [(given[0], "Error: too hot")])
 
     monkeypatch.setattr(cells, "check_data", lambda cells: None)
-    monkeypatch.setattr(cells, "run", lambda given, *_, **__: Outcome([], [(given[0], "Error: too hot")]))
+    monkeypatch.setattr(cells, "run", hot)
     options = ["inter-patient", "--device", "cpu", "--out", str(tmp_path)]
     failed = _reproduce(*options)
     assert failed.exit_code == 1

@@ -593,6 +593,7 @@ def reproduce(
         if on not in get_args(Where):
             raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
         cells = paper.cells_of(paper.networks_of(what), seeds, quick)
+        paper.check_folder(out, quick)
         missing = paper.missing_cells(cells, out)
         console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
         if dry_run:
@@ -616,7 +617,7 @@ def reproduce(
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command goes on.") from error
         console.print(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}", soft_wrap=True)
-        _report_paper(console, out, [table.name for table in paper.tables_of(what)])
+        _report_paper(console, out, {table.name: table.title for table in paper.tables_of(what)})
         if quick:
             console.print(_QUICK, style="yellow", highlight=False)
         for cell, why in outcome.failures:
@@ -631,20 +632,17 @@ _QUICK = (
 )
 
 
-def _report_paper(console: Console, folder: Path, names: list[str]) -> None:
-    """Write tables and figures from the files of a folder, and show some of the tables."""
-    try:
-        from sttau.report.paper import tables, write_report
-    except ModuleNotFoundError:
-        return
+def _report_paper(console: Console, folder: Path, titles: dict[str, str]) -> None:
+    """Write tables and figures from the files of a folder, and show those tables that have a title here."""
     from sttau.experiments.results import read_results
+    from sttau.report.paper import tables, write_report
 
     written = write_report(folder, folder / "report")
     found = tables(read_results(folder / "results.jsonl"), folder / "predictions")
-    for name in names:
-        if name in found:
-            console.print(found[name], markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Report: {folder / 'report'}, {len(written)} files", soft_wrap=True, highlight=False)
+    for name, title in titles.items():
+        console.print(f"\n{title}\n\n{found[name]}\n", markup=False, highlight=False, soft_wrap=True)
+    pictures = sum(path.suffix == ".png" for path in written)
+    console.print(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures", soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sttau.experiments.paper import trained
-from sttau.experiments.paper.cells import Work, missing_cells, predictions_path, run
+from sttau.experiments.paper.cells import Work, check_folder, missing_cells, predictions_path, run
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import network_path, read_network, trainings_of
 from sttau.experiments.results import Result, read_results, write_results
@@ -105,8 +105,18 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
     before = path.read_bytes()
     run(every, tmp_path)
     assert path.read_bytes() == before  # nothing was computed, not even a time
-    predictions_path(tmp_path, every[0]).unlink()
-    assert missing_cells(every, tmp_path) == every[:1]
+    for other_network, lost in zip(every[1:], (every[:1], every[:2]), strict=True):
+        os.replace(predictions_path(tmp_path, other_network), predictions_path(tmp_path, lost[-1]))
+    assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
+
+
+def test_results_of_a_part_of_the_data_do_not_mix_with_others(tmp_path: Path) -> None:
+    row = Result("paper", "bih", "lstm", None, 0, {"pe": 1.0}, {"part": {"train": 10}}, 0.0)
+    check_folder(tmp_path, quick=False)
+    write_results([row], tmp_path / "results.jsonl")
+    check_folder(tmp_path, quick=True)
+    with pytest.raises(ValueError, match=r"has results of a part of the data, .* all of it; name another folder"):
+        check_folder(tmp_path, quick=False)
 
 
 def test_times_are_of_all_updates_and_all_members(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
+import numpy as np
 import torch
 
 from sttau.data import load
+from sttau.data.source import load_arrays
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3
 from sttau.experiments.paper.declaration import Table
 from sttau.experiments.paper.evaluation import evaluate, write_arrays
@@ -168,7 +171,8 @@ class Work:
             reads=cell.method in READING,
         )
         if found.arrays:
-            write_arrays(found.arrays, predictions_path(self.folder, cell))
+            name = {"cell": np.array(cell.key)}  # whose answers they are
+            write_arrays(found.arrays | name, predictions_path(self.folder, cell))
         states = settings["settings"].get("num_states")
         told = {name: value for name, value in settings.items() if value != {}}  # no part means all
         took = seconds + time.perf_counter() - began
@@ -187,8 +191,21 @@ def missing_cells(cells: Iterable[Cell], folder: Path) -> list[Cell]:
 
 
 def _lost(cell: Cell, folder: Path) -> bool:
-    """Whether the answers of a first seed are gone."""
-    return cell.seed == 0 and not predictions_path(folder, cell).exists()
+    """Whether the answers of a first seed are gone, or are those of another network of that name."""
+    if cell.seed:
+        return False
+    try:
+        return str(load_arrays(predictions_path(folder, cell), ["cell"])["cell"]) != cell.key
+    except (OSError, KeyError, ValueError, BadZipFile):
+        return True
+
+
+def check_folder(folder: Path, quick: bool) -> None:
+    """Refuse a folder that has results of the other kind: of all data, or of a part of it."""
+    path = folder / "results.jsonl"
+    if path.exists() and any(("part" in result.settings) != quick for result in read_results(path)):
+        has, wants = ("all the data", "a part of it") if quick else ("a part of the data", "all of it")
+        raise ValueError(f"{folder} has results of {has}, and these would be of {wants}; name another folder")
 
 
 def run(
