@@ -240,6 +240,7 @@ def run(
         together = _data if on == "ray" else _all  # a GPU works best with many small networks at once
     work = Work(folder, device, at_once)
     outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
+    _write(outcome.results, folder / "results.jsonl")  # should nobody wait for the times
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if cell.seed == 0 and (cell.data, cell.method) in done]
     timings = run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options)
