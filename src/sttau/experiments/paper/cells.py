@@ -55,8 +55,8 @@ def tables_of(what: str) -> tuple[Table, ...]:
     """The tables that are shown when one of :data:`CHOICES` is asked for.
 
     Example:
-        >>> [table.name for table in tables_of("table1")]
-        ['table1']
+        >>> [table.name for table in tables_of("ablation")]
+        ['ablation']
     """
     if what not in CHOICES:
         raise ValueError(f"what to reproduce must be one of {', '.join(CHOICES)}, got {what!r}")
