@@ -281,14 +281,8 @@ def tradeoff_figure(
                 axes.scatter(*points.T, s=12, color=_colour(name), alpha=0.5, linewidths=0, zorder=2)
                 mean = points.mean(0)
                 mark, size = {"st-tau-best": ("*", 190), "lstm-best": ("D", 55)}.get(name, ("o", 75))
-                shape: dict[str, Any] = {
-                    "s": size,
-                    "marker": mark,
-                    "edgecolors": "white",
-                    "linewidths": 0.8,
-                    "zorder": 3,
-                }
-                axes.scatter(*mean, color=_colour(name), label=title_of(name, data), **shape)
+                look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _colour(name), "edgecolors": "white"}
+                axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=3, **look_of)
             axes.set(xlabel=x.title, ylabel=y.title, ylim=(0, None))
             axes.set_title(DATA[data])
             axes.grid(color=GRID, linewidth=0.8)
