@@ -340,10 +340,10 @@ def test_a_reproduction_that_fails_or_is_interrupted_says_so(tmp_path: Path, mon
 
     monkeypatch.setattr(cells, "check_data", lambda cells: None)
     monkeypatch.setattr(cells, "run", hot)
-    options = ["inter-patient", "--device", "cpu", "--out", str(tmp_path)]
+    options = ["all", "--device", "cpu", "--out", str(tmp_path)]
     failed = _reproduce(*options)
     assert failed.exit_code == 1
-    assert "lstm on bih_inter_patient, seed 0 failed: Error: too hot" in failed.output
+    assert "lstm on bih, seed 0 failed: Error: too hot" in failed.output
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

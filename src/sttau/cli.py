@@ -639,7 +639,7 @@ def _report_paper(console: Console, folder: Path, titles: dict[str, str]) -> Non
 
     written = write_report(folder, folder / "report")
     found = tables(read_results(folder / "results.jsonl"), folder / "predictions")
-    for name, title in titles.items():
+    for name, title in ((name, title) for name, title in titles.items() if name in found):
         console.print(f"\n{title}\n\n{found[name]}\n", markup=False, highlight=False, soft_wrap=True)
     pictures = sum(path.suffix == ".png" for path in written)
     console.print(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures", soft_wrap=True)

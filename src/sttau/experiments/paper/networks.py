@@ -30,7 +30,7 @@ _DROPOUT: dict[str, dict[str, Any]] = {
     "bih": {"dropout": 0.05, "input_dropout": 0.0},  # there is one feature: without it nothing could be read
     "imdb": {"dropout": 0.1},
 }
-_BAYES = {  # the paper gives no prior; under a much narrower one nothing is learned of the reviews
+_BAYES = {  # the paper gives no prior; under one of 0.1 the training loss on reviews fell more slowly
     "bih": {"mean": 0.01, "rho": -3.0, "prior_scale": 1.0},
     "imdb": {"mean": 0.0, "rho": -3.0, "prior_scale": 1.0},
 }
