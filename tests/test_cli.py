@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.cli import app
@@ -303,3 +303,68 @@ def test_a_policy_for_something_unknown_is_refused(more: list[str], message: str
     answer = CliRunner().invoke(app, ["rl", "train", *more])
     assert answer.exit_code == 1
     assert message in answer.output
+
+
+def _reproduce(*options: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["reproduce", *options])
+
+
+def test_reproduce_computes_what_is_missing_and_says_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sttau.experiments.paper import cells
+    from tests.experiments.paper.nursery import network
+
+    monkeypatch.setattr(cells, "networks_of", lambda what: [network("lstm", seeds=2)])
+    options = ["table1", "--quick", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path)]
+    listed = _reproduce(*options, "--dry-run")
+    assert "1 cells, of which 1 are to be computed" in listed.output
+    assert "paper: lstm on digits, seed 0" in listed.output
+    assert not list(tmp_path.iterdir())
+    shown = _reproduce(*options)
+    assert shown.exit_code == 0, shown.output
+    for words in ("the numbers mean nothing", "1/1 paper: lstm on digits, seed 0", "results.jsonl"):
+        assert words in shown.output
+    assert '"method": "lstm"' in (tmp_path / "results.jsonl").read_text("utf-8")
+    assert "of which 0 are to be computed" in _reproduce(*options, "--dry-run").output
+
+
+def test_a_reproduction_that_fails_or_is_interrupted_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau.experiments.paper import cells
+    from sttau.experiments.results import write_results
+    from sttau.experiments.runner import Cell, Outcome
+
+    def hot(given: list[Cell], folder: Path, **_: object) -> Outcome:
+        write_results([], folder / "results.jsonl")
+        return Outcome([], [(given[0], "Error: too hot")])
+
+    monkeypatch.setattr(cells, "check_data", lambda cells: None)
+    monkeypatch.setattr(cells, "run", hot)
+    options = ["all", "--device", "cpu", "--out", str(tmp_path)]
+    failed = _reproduce(*options)
+    assert failed.exit_code == 1
+    assert "lstm on bih, seed 0 failed: Error: too hot" in failed.output
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cells, "run", interrupted)
+    stopped = _reproduce(*options)
+    assert stopped.exit_code == 130
+    assert "The same command goes on" in stopped.output
+
+
+@pytest.mark.usefixtures("_nowhere")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["table9"], "must be one of table1"),
+        (["table1", "--seeds", "0"], "seeds must be at least 1"),
+        (["table1", "--on", "moon"], "--on must be one of local, ray"),
+        (["table1"], "bih is not on this machine"),
+    ],
+)
+def test_reproduce_says_what_is_wrong_without_a_trace(options: list[str], words: str, tmp_path: Path) -> None:
+    shown = _reproduce(*options, "--device", "cpu", "--out", str(tmp_path / "out"))
+    assert shown.exit_code == 1
+    assert words in shown.output

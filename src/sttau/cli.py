@@ -239,10 +239,9 @@ def _where(name: str, shortly: bool = False) -> str:
 def _is_prepared(name: str) -> bool:
     """Whether the cache holds the data set ready to load."""
     from sttau.data import DATASETS
-    from sttau.data.source import cache_folder
+    from sttau.data.source import is_prepared
 
-    source = DATASETS[name].source
-    return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+    return is_prepared(DATASETS[name].source)
 
 
 @app.command()
@@ -345,6 +344,35 @@ def _language(name: str) -> DFA | PA:
     if not name.endswith(".json"):
         raise ValueError(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
     return from_json(Path(name).read_text("utf-8"))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Of sttau reproduce: results.jsonl and predictions.")] = Path(
+        "results/paper"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="A page whose marked tables and figures are renewed, docs/reproduction.md.")
+    ] = None,
+) -> None:
+    """Make every table and figure of the paper's experiments again from the results, without any training.
+
+    The same results give the same files, byte for byte.
+
+    Example: sttau report results/paper --docs docs/reproduction.md
+    """
+    from sttau.report.paper import write_report
+
+    console = Console()
+    out = folder / "report" if out is None else out
+    _check_folder(console, out)
+    with _plain_errors(console):
+        written = write_report(folder, out, docs)
+    pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
+    console.print(f"Report: {out / 'report.md'}, with {pictures} figures", soft_wrap=True, highlight=False)
+    if docs is not None:
+        console.print(f"Renewed: {docs}", soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -521,6 +549,107 @@ def compare(
     console.print(table)
     console.print(result.legend(), highlight=False, markup=False)
     console.print(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}", soft_wrap=True)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient or all.")
+    ],
+    seeds: Annotated[int | None, typer.Option(help="Networks of each kind, in place of those declared.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small networks on a part of the data: see that it works.")
+    ] = False,
+    on: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    workers: Annotated[int, typer.Option(help="Processes, where there is no GPU.")] = 1,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto for the GPU where there is one.")] = "auto",
+    at_once: Annotated[int, typer.Option(help="Networks trained at a time on a GPU.")] = 16,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results, networks and report; results/paper, or …-quick.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is still to be computed.")] = False,
+) -> None:
+    """Compute tables and figures of the paper: train what is missing, ask it everything, write a report.
+
+    What was finished is not computed again, and what was interrupted goes on when the same command is given again.
+
+    Example: sttau reproduce table1 --quick
+    """
+    from typing import cast, get_args
+
+    from sttau.experiments.paper import cells as paper
+    from sttau.experiments.runner import Step, Where
+
+    console = Console()
+    out = out or Path("results/paper-quick" if quick else "results/paper")
+    _check_folder(console, out)
+    device = _device(console, "" if device == "auto" else device)
+
+    def show(step: Step) -> None:
+        state = "failed" if step.failure else f"about {_duration(step.seconds_left)} left"
+        console.print(f"{step.done}/{step.total} {step.cell.title}: {state}", soft_wrap=True, highlight=False)
+
+    with _plain_errors(console):
+        if on not in get_args(Where):
+            raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
+        cells = paper.cells_of(paper.networks_of(what), seeds, quick)
+        paper.check_folder(out, quick)
+        missing = paper.missing_cells(cells, out)
+        console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
+        if dry_run:
+            for cell in missing:
+                console.print(f"  {cell.title}", highlight=False)
+            return
+        if quick:
+            console.print(_QUICK, style="yellow", highlight=False)
+        if missing:
+            paper.check_data(missing)
+        try:
+            outcome = paper.run(
+                cells,
+                out,
+                on=cast(Where, on),
+                workers=workers,
+                device=device,
+                at_once=at_once,
+                progress=show,
+            )
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command goes on.") from error
+        console.print(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}", soft_wrap=True)
+        _report_paper(console, out, {table.name: table.title for table in paper.tables_of(what)})
+        if quick:
+            console.print(_QUICK, style="yellow", highlight=False)
+        for cell, why in outcome.failures:
+            console.print(f"[red]{escape(cell.title)} failed:[/red] {escape(why)}", soft_wrap=True, highlight=False)
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+_QUICK = (
+    "--quick: tiny networks, hardly trained, on a part of the data. It shows that everything runs; the numbers mean "
+    "nothing."
+)
+
+
+def _report_paper(console: Console, folder: Path, titles: dict[str, str]) -> None:
+    """Write tables and figures from the files of a folder, and show those tables that have a title here."""
+    from sttau.experiments.results import read_results
+    from sttau.report.paper import tables, write_report
+
+    written = write_report(folder, folder / "report")
+    found = tables(read_results(folder / "results.jsonl"), folder / "predictions")
+    for name, title in ((name, title) for name, title in titles.items() if name in found):
+        console.print(f"\n{title}\n\n{found[name]}\n", markup=False, highlight=False, soft_wrap=True)
+    pictures = sum(path.suffix == ".png" for path in written)
+    console.print(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures", soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that people would use."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 @rl_app.command("train")

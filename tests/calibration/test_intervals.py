@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from sttau.calibration import bootstrap_interval, brier_score, calibration_error, intervals
+from sttau.calibration import (
+    bootstrap_interval,
+    brier_score,
+    calibration_error,
+    calibration_error_intervals,
+    intervals,
+)
 from sttau.calibration.intervals import draw_rows
 
 
@@ -105,3 +112,14 @@ def test_bca_stays_finite_where_all_resamples_lie_on_one_side() -> None:
 def test_bad_input_is_refused_by_name(data: tuple[object, ...], options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bootstrap_interval(*data, **options)  # type: ignore[arg-type]
+
+
+def test_intervals_of_both_calibration_errors_are_those_of_the_general_bootstrap() -> None:
+    p = torch.rand(300, 4, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    labels = torch.arange(300) % 4
+    found = calibration_error_intervals(p, labels, bins=15, resamples=50, level=0.9, seed=3)
+    for norm in ("expected", "maximum"):
+        metric = partial(calibration_error, bins=15, norm=norm)
+        expected = bootstrap_interval(p, labels, metric=metric, resamples=50, level=0.9, seed=3)
+        for name in ("value", "low", "high"):
+            assert getattr(found[norm], name) == pytest.approx(getattr(expected, name), abs=1e-9)

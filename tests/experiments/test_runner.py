@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sttau.experiments.runner import Cell, Each, Step, Store, run_cells
-from tests.experiments.runner_work import at_once, square
+from tests.experiments.runner_work import at_once, some_fail, square
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,6 +90,16 @@ def test_cells_can_be_computed_together(tmp_path: Path) -> None:
     assert _squares(outcome.results) == [0, 1, 4, 9]
     assert _trace(tmp_path) == [1, 3]
     assert not list((tmp_path / "e" / "unfinished").iterdir())
+
+
+def test_work_can_say_that_one_of_its_cells_failed_and_go_on(tmp_path: Path) -> None:
+    cells = _cells(tmp_path, 3, fails=1)
+    outcome = run_cells(cells, some_fail, tmp_path, together=lambda _: 0)
+    assert _squares(outcome.results) == [0, 4]
+    ((cell, why),) = outcome.failures
+    assert cell.seed == 1
+    assert "RuntimeError: this cell cannot be computed" in why
+    assert list((tmp_path / "e" / "unfinished").iterdir())  # what it has there may help the next time
 
 
 def test_work_that_forgets_a_cell_is_found_out(tmp_path: Path) -> None:

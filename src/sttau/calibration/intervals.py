@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sttau.checks import as_numbers, as_tensor
+from sttau.calibration.metrics import bin_edges, sort_into
+from sttau.checks import as_numbers, as_tensor, check_labels, check_probabilities
 
 Method = Literal["percentile", "bca"]
 
@@ -69,6 +70,53 @@ def bootstrap_interval(
         shares = _correct(shares, value, values, _leave_out(metric, rows))
     low, high = values.quantile(shares).tolist()
     return Interval(value, low, high, level)
+
+
+def calibration_error_intervals(
+    probabilities: Any, labels: Any, bins: int = 10, resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, Interval]:
+    """Percentile intervals of ECE and MCE at once.
+
+    They are those of :func:`bootstrap_interval` with :func:`~sttau.calibration.calibration_error` and the same seed, up
+    to rounding, many times faster: of a resample only the sums over each bin are needed.
+
+    Args:
+        probabilities: (predictions, classes).
+        labels: (predictions,) true classes.
+        bins: of equal width, over the confidence of the predicted class.
+        resamples: how many times both are taken.
+        level: of confidence.
+        seed: of the draws.
+
+    Returns:
+        The intervals, fractions, by norm: ``expected`` (ECE) and ``maximum`` (MCE).
+
+    Example:
+        >>> p, labels = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]).repeat(100, 1), torch.tensor([0, 1, 1] * 100)
+        >>> interval = calibration_error_intervals(p, labels)["expected"]
+        >>> round(interval.value, 3), interval.low < interval.value < interval.high
+        (0.4, True)
+    """
+    p = check_probabilities("probabilities", probabilities).cpu()
+    y = check_labels(as_tensor("labels", labels).cpu(), *p.shape)
+    check_share("level", level)
+    confidence, label = p.max(dim=-1)
+    number = sort_into(confidence, bin_edges(confidence, bins, "width"))
+    gap = (label == y).to(torch.float64) - confidence.to(torch.float64)
+
+    def measures(draws: Tensor) -> Tensor:
+        """(2, draws) ECE and MCE."""
+        place = number[draws]
+        apart = torch.zeros(len(draws), bins, dtype=torch.float64).scatter_add_(1, place, gap[draws]).abs()
+        count = torch.zeros_like(apart).scatter_add_(1, place, torch.ones_like(place, dtype=torch.float64))
+        return torch.stack([apart.sum(1) / draws.shape[1], (apart / count.clamp_min(1)).amax(1)])
+
+    values = torch.cat([measures(draws) for draws in draw_rows(len(p), resamples, seed)], dim=1)
+    tail = (1 - level) / 2
+    low, high = values.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64), dim=1).tolist()
+    whole = measures(torch.arange(len(p))[None])[:, 0].tolist()
+    norms = ("expected", "maximum")
+    return {norm: Interval(whole[row], low[row], high[row], level) for row, norm in enumerate(norms)}
 
 
 def check_rows(data: tuple[Any, ...], metric: Callable[..., float] | None) -> list[Tensor]:

@@ -281,6 +281,11 @@ def prepare(
     return {name: arrays[name] for name in names}
 
 
+def is_prepared(source: Source) -> bool:
+    """Whether the cache holds the data set ready to load."""
+    return any((cache_folder() / "prepared").glob(f"{source.name}-{source.content[:16]}-*.npz"))
+
+
 def prepared_file(source: Source, recipe: str) -> Path:
     """Return the name of the cache file for a data set and a recipe."""
     return cache_folder() / "prepared" / f"{source.name}-{source.content[:16]}-{recipe}.npz"

@@ -75,9 +75,10 @@ class Cell:
         return f"{self.experiment}: {self.method} on {self.data}, seed {self.seed}"
 
 
-#: Computes cells that are given to one process together, and yields each with its result as soon as it has it. The
-#: folder is its own and survives an interruption: the place for checkpoints.
-Work = Callable[[Sequence[Cell], Path], Iterable[tuple[Cell, Result]]]
+#: Computes cells that are given to one process together, and yields each with its result as soon as it has it, or with
+#: the exception that it failed with while the others go on. The folder is its own and survives an interruption: the
+#: place for checkpoints.
+Work = Callable[[Sequence[Cell], Path], Iterable[tuple[Cell, Result | Exception]]]
 
 
 class Each:
@@ -211,17 +212,21 @@ class _Task(NamedTuple):
 
     def run(self) -> Iterator[_Report]:
         """Report every cell as it is finished; those that are not when something goes wrong have failed."""
-        waiting = {cell.key: cell for cell in self.cells}
+        waiting, failures = {cell.key: cell for cell in self.cells}, 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for cell, result in self.work(self.cells, self.folder):
-                yield waiting.pop(cell.key), result, ""
+                if isinstance(result, Exception):
+                    failures += 1
+                    yield waiting.pop(cell.key), None, "".join(traceback.format_exception(result))
+                else:
+                    yield waiting.pop(cell.key), result, ""
             why = "the work ended without a result for this cell"
         except Exception:
             why = traceback.format_exc()
         for cell in waiting.values():
             yield cell, None, why
-        if not waiting:
+        if not waiting and not failures:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -244,11 +249,11 @@ def _serve(pipe: Any) -> None:
 
 @cache
 def _context() -> Any:
-    """How processes are made: where that is safe, as copies of one that has loaded PyTorch, which takes seconds."""
+    """How processes are made: where that is safe, as copies of one that has loaded what takes seconds."""
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(["sttau.experiments.results"])
+    context.set_forkserver_preload(["sttau.experiments.results", "torch._dynamo", "sklearn.metrics"])
     return context
 
 

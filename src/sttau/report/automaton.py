@@ -167,7 +167,7 @@ def save_drawing(figure: Figure, path: str | os.PathLike[str]) -> Path:
         raise ValueError(f"a drawing is an .svg or a .png, got {path.name!r}")
     content = BytesIO()
     with look():
-        figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(content, format=kind, dpi=150, metadata={"Date" if kind == "svg" else "Software": None})
     return write_atomically(path, content.getvalue())
 
 

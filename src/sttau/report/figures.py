@@ -36,11 +36,16 @@ def reliability_axes(axes: Axes, curve: ReliabilityCurve, title: str, colour: st
             continue
         middle = float(curve.edges[n]) + width / 2
         confidence, accuracy = float(curve.confidence[n]), float(curve.accuracy[n])
-        axes.bar(middle, accuracy, width * 0.92, color=colour, alpha=0.85 if count >= 10 else 0.35, zorder=2)
+        axes.bar(middle, accuracy, width * 0.92, color=colour, alpha=0.5 if count >= 10 else 0.2, zorder=2)
         axes.plot([middle - width * 0.46, middle + width * 0.46], [confidence] * 2, color=RED, linewidth=2, zorder=3)
-        axes.text(middle, 0.015, str(count), ha="center", va="bottom", fontsize=8, color=INK, zorder=4)
+        axes.text(middle, 0.015, _short(count), ha="center", va="bottom", fontsize=8, color=INK, zorder=4)
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy", title=title)
     axes.set_aspect("equal")
+
+
+def _short(count: int) -> str:
+    """So that it fits into a bar."""
+    return str(count) if count < 1000 else f"{count / 1000:.1f}k" if count < 9950 else f"{count / 1000:.0f}k"
 
 
 def reliability_figure(quickstart: Quickstart) -> Figure:

@@ -1,0 +1,273 @@
+"""One cell for each network and seed; the work: train what it needs, ask it everything.
+
+FOLDER/results.jsonl        one line a cell
+FOLDER/predictions/         the answers of each network's first seed, for figures
+FOLDER/cells/, networks/    finished cells and trained networks: what is there is not computed again
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+
+from sttau.data import load
+from sttau.data.source import load_arrays
+from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3
+from sttau.experiments.paper.declaration import Table
+from sttau.experiments.paper.evaluation import evaluate, write_arrays
+from sttau.experiments.paper.figures import FIGURES, READING
+from sttau.experiments.paper.networks import NETWORKS, Network, find, make_quick
+from sttau.experiments.paper.splits import OUTSIDE, load_splits
+from sttau.experiments.paper.timing import EXPERIMENT as TIMING
+from sttau.experiments.paper.timing import Timing
+from sttau.experiments.paper.trained import read_network, train, trainings_of
+from sttau.experiments.results import Result, read_results, write_results
+from sttau.experiments.runner import Cell, Each, Outcome, Step, Store, Where, run_cells
+
+EXPERIMENT = "paper"
+#: Of the questions and their answers; to be raised with any change that gives other numbers for the same weights.
+VERSION = 1
+
+SAMPLES = 10  # Monte-Carlo runs of a prediction
+RUNS = 10  # predictions of a network's first seed, where they differ
+_DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do
+
+#: What can be asked for, and its tables.
+TABLES: dict[str, tuple[Table, ...]] = {
+    "table1": table1.TABLES,
+    "table2": table2.TABLES,
+    "table3": table3.TABLES,
+    "ablation": ablation.TABLES,
+    "dropout-sweep": dropout_sweep.TABLES,
+    "inter-patient": inter_patient.TABLES,
+}
+CHOICES = (*TABLES, "figures", "all")
+
+
+def tables_of(what: str) -> tuple[Table, ...]:
+    """The tables that are shown when one of :data:`CHOICES` is asked for.
+
+    Example:
+        >>> [table.name for table in tables_of("ablation")]
+        ['ablation']
+    """
+    if what not in CHOICES:
+        raise ValueError(f"what to reproduce must be one of {', '.join(CHOICES)}, got {what!r}")
+    return tuple(table for name, tables in TABLES.items() for table in tables if what in (name, "all"))
+
+
+def networks_of(what: str) -> list[Network]:
+    """The networks that are needed for one of :data:`CHOICES`, ensembles last: others train their members.
+
+    Example:
+        >>> [network.data for network in networks_of("ablation")] == ["imdb"] * 8
+        True
+    """
+    needed = [table.networks for table in tables_of(what)]
+    needed += FIGURES.values() if what in ("figures", "all") else ()
+    names = {(data, name) for networks in needed for data, listed in networks.items() for name in listed}
+    for data, name in names:
+        find(data, name)  # or say that there is none
+    chosen = [network for network in NETWORKS if (network.data, network.name) in names]
+    return sorted(chosen, key=lambda network: network.method == "ensemble")
+
+
+def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool = False) -> list[Cell]:
+    """List the cells of networks.
+
+    Args:
+        networks: of which.
+        seeds: of each, in place of those declared; an ensemble has one.
+        quick: everything small, on a part of the data.
+
+    Example:
+        >>> [cell.seed for cell in cells_of([find("bih", "st-tau-10"), find("bih", "ensemble")], seeds=2)]
+        [0, 1, 0]
+    """
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    found = []
+    for network in map(make_quick, networks) if quick else networks:
+        count = 1 if network.method == "ensemble" else network.seeds if seeds is None else seeds
+        runs = 1 if network.method not in _DRAWING else 2 if quick else RUNS
+        for seed in range(count):
+            settings: dict[str, Any] = {
+                "method": network.method,
+                "settings": dict(network.settings),
+                "training": dict(network.training),
+                "samples": SAMPLES,
+                "prediction_runs": 1 if seed else runs,
+                "part": dict(network.part),
+            }
+            found.append(Cell(EXPERIMENT, network.data, network.name, seed, settings, VERSION))
+    return found
+
+
+def check_data(cells: Iterable[Cell]) -> None:
+    """Load all data that cells need, so that what is missing is told before any work."""
+    for data in sorted({cell.data for cell in cells}):
+        for name in (data, *OUTSIDE.get(data, {}).values()):
+            load(name, "test")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Trains the networks of cells, and evaluates each cell as soon as its networks are there.
+
+    Attributes:
+        folder: for networks and prediction files.
+        device: ``cpu`` or ``cuda``.
+        at_once: trainings at a time on a GPU.
+    """
+
+    folder: Path
+    device: str = "cpu"
+    at_once: int = 16
+
+    def __call__(self, cells: Sequence[Cell], workshop: Path) -> Iterator[tuple[Cell, Result | Exception]]:
+        """Yield each cell with its result, or with why there is none."""
+        if self.device == "cpu":
+            torch.set_num_threads(1)  # the steps are small: more threads would only wait for each other
+        networks = self.folder / "networks"
+        needs = {cell.key: trainings_of(cell) for cell in cells}
+        trainings = {training.key: training for cell in cells for training in needs[cell.key]}
+        waiting = {cell.key: {training.key for training in needs[cell.key]} for cell in cells}
+        seconds = dict.fromkeys(waiting, 0.0)
+        for training, took, error in train(list(trainings.values()), networks, self.device, self.at_once):
+            for cell in cells:
+                if training.key not in waiting.get(cell.key, ()):
+                    continue
+                if error is not None:
+                    del waiting[cell.key]
+                    yield cell, error
+                    continue
+                seconds[cell.key] += took
+                waiting[cell.key].discard(training.key)
+                if not waiting[cell.key]:
+                    del waiting[cell.key]
+                    try:
+                        yield cell, self._evaluate(cell, seconds[cell.key])
+                    except Exception as failure:
+                        yield cell, failure
+
+    def _evaluate(self, cell: Cell, seconds: float) -> Result:
+        began = time.perf_counter()
+        settings = cell.settings
+        model, log = read_network(self.folder / "networks", cell, self.device)
+        found = evaluate(
+            model,
+            load_splits(cell.data, settings["part"], self.device),
+            log,
+            samples=settings["samples"],
+            runs=settings["prediction_runs"],
+            first=cell.seed == 0,
+            reads=cell.method in READING,
+        )
+        if found.arrays:
+            name = {"cell": np.array(cell.key)}  # whose answers they are
+            write_arrays(found.arrays | name, predictions_path(self.folder, cell))
+        states = settings["settings"].get("num_states")
+        told = {name: value for name, value in settings.items() if value != {}}  # no part means all
+        took = seconds + time.perf_counter() - began
+        return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, found.metrics, told, took)
+
+
+def predictions_path(folder: Path, cell: Cell) -> Path:
+    """Where the answers of a network's first seed are kept."""
+    return folder / "predictions" / f"{cell.data}-{cell.method}.npz"
+
+
+def missing_cells(cells: Iterable[Cell], folder: Path) -> list[Cell]:
+    """Those that are still to be computed."""
+    store = Store(folder / "cells")
+    return [cell for cell in cells if store.read(cell) is None or _lost(cell, folder)]
+
+
+def _lost(cell: Cell, folder: Path) -> bool:
+    """Whether the answers of a first seed are gone, or are those of another network of that name."""
+    if cell.seed:
+        return False
+    try:
+        return str(load_arrays(predictions_path(folder, cell), ["cell"])["cell"]) != cell.key
+    except (OSError, KeyError, ValueError, BadZipFile):
+        return True
+
+
+def check_folder(folder: Path, quick: bool) -> None:
+    """Refuse a folder that has results of the other kind: of all data, or of a part of it."""
+    path = folder / "results.jsonl"
+    if path.exists() and any(("part" in result.settings) != quick for result in read_results(path)):
+        has, wants = ("all the data", "a part of it") if quick else ("a part of the data", "all of it")
+        raise ValueError(f"{folder} has results of {has}, and these would be of {wants}; name another folder")
+
+
+def run(
+    cells: Sequence[Cell],
+    folder: Path,
+    *,
+    on: Where = "local",
+    workers: int = 1,
+    device: str = "cpu",
+    at_once: int = 16,
+    progress: Callable[[Step], None] = lambda _: None,
+) -> Outcome:
+    """Compute what is missing, and write ``results.jsonl``; rows of other networks in it stay.
+
+    Args:
+        cells: of :func:`cells_of`.
+        folder: for everything.
+        on: ``local`` or ``ray``.
+        workers: processes on CPUs. One GPU is used by one process, which trains several networks at once.
+        device: ``cpu`` or ``cuda``.
+        at_once: trainings at a time on a GPU.
+        progress: is told of every cell.
+    """
+    store = Store(folder / "cells")
+    for cell in cells:
+        if _lost(cell, folder):
+            store.path(cell).unlink(missing_ok=True)
+    gpus = 1 if device == "cuda" else 0
+    options: dict[str, Any] = {"on": on, "gpus": gpus, "progress": progress}
+    together: Callable[[Cell], Hashable] | None = None
+    if gpus:
+        together = _data if on == "ray" else _all  # a GPU works best with many small networks at once
+    work = Work(folder, device, at_once)
+    outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
+    _write(outcome.results, folder / "results.jsonl")  # should nobody wait for the times
+    done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
+    timed = [replace(cell, experiment=TIMING) for cell in cells if cell.seed == 0 and (cell.data, cell.method) in done]
+    timings = run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options)
+    times = {(result.data, result.method): result.metrics for result in timings.results}
+    results = [
+        replace(result, metrics=result.metrics | times.get((result.data, result.method), {}))
+        if result.seed == 0
+        else result
+        for result in outcome.results
+    ]
+    _write(results, folder / "results.jsonl")
+    return Outcome(results, outcome.failures + timings.failures)
+
+
+def _data(cell: Cell) -> str:
+    return cell.data
+
+
+def _all(cell: Cell) -> int:
+    return 0
+
+
+def _write(results: Sequence[Result], path: Path) -> None:
+    """Put results in the place of older ones of the same networks."""
+    mine = {(result.data, result.method) for result in results}
+    others = [old for old in read_results(path) if (old.data, old.method) not in mine] if path.exists() else []
+    place = {(network.data, network.name): number for number, network in enumerate(NETWORKS)}
+    every = [*others, *results]
+    every.sort(key=lambda result: (place.get((result.data, result.method), len(place)), result.seed))
+    write_results(every, path)

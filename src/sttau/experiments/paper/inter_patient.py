@@ -1,0 +1,20 @@
+"""Table 1 again, on heartbeats of patients that nobody was trained on: not in the paper."""
+
+from __future__ import annotations
+
+from sttau.experiments.paper import table1
+from sttau.experiments.paper.declaration import Column, Table
+
+TABLES = (
+    Table(
+        name="inter-patient",
+        title="Heartbeats of other patients",
+        networks={"bih_inter_patient": table1.NETWORKS},
+        columns=(
+            *table1.COLUMNS,
+            Column("nll", "NLL", 3),
+            Column("scaled_ece", "ECE %, scaled", 2),
+            Column("aurc", "AURC %", 2),
+        ),
+    ),
+)

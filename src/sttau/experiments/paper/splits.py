@@ -1,0 +1,127 @@
+"""The data of the paper's networks, on the device where it is used, and how a network is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sttau.data import SequenceDataset, load
+from sttau.inference import predict
+from sttau.models import SequenceModel
+
+#: Foreign data that networks are asked about, by the data they were trained on.
+OUTSIDE: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
+
+_PART_SEED = 0
+_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}  # about how many numbers one call of a network may hold
+
+
+class Splits(NamedTuple):
+    """All that a network is trained on and asked about."""
+
+    train: SequenceDataset
+    validation: SequenceDataset
+    test: SequenceDataset
+    outside: dict[str, SequenceDataset]
+
+
+def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
+    """Load a data set, or a part of it; what was loaded once stays on the device for all that follow.
+
+    Args:
+        data: name of the data set.
+        part: how many sequences of ``train``, ``validation``, ``test`` and of each foreign set (``outside``), a seeded
+            choice, and to how many steps they are cut (``time``); all where nothing is said.
+        device: where to.
+
+    Example:
+        >>> splits = load_splits("digits", {"train": 50, "time": 6}, "cpu")
+        >>> splits.train.inputs.shape, len(splits.test)
+        (torch.Size([50, 6, 8]), 359)
+    """
+    return _load_once(data, tuple(sorted(part.items())), device)
+
+
+@cache
+def _load_once(data: str, part: tuple[tuple[str, int], ...], device: str) -> Splits:
+    sizes = dict(part)
+
+    def get(name: str, split: str, size: str) -> SequenceDataset:
+        return _on(_cut(load(name, split), sizes.get(size), sizes.get("time")), device)
+
+    splits = Splits(
+        train=get(data, "train", "train"),
+        validation=get(data, "validation", "validation"),
+        test=get(data, "test", "test"),
+        outside={out: get(name, "test", "outside") for out, name in OUTSIDE.get(data, {}).items()},
+    )
+    if device == "cuda":
+        torch.cuda.synchronize()  # it will be read on other streams
+    return splits
+
+
+def _cut(data: SequenceDataset, size: int | None, time: int | None) -> SequenceDataset:
+    if size is not None and size < len(data):
+        chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(_PART_SEED))[:size]
+        data = data.select(chosen.sort().values)
+    time = min(time or int(data.lengths.max()), int(data.lengths.max()))
+    return replace(data, inputs=data.inputs[:, :time].contiguous(), lengths=data.lengths.clamp(max=time))
+
+
+def _on(data: SequenceDataset, device: str) -> SequenceDataset:
+    """Labels and lengths stay here: they are asked for one by one."""
+    return replace(data, inputs=data.inputs.to(device))
+
+
+def lengths_of(data: SequenceDataset) -> Tensor | None:
+    """The lengths; None where all sequences are equally long, which is faster and the same."""
+    return None if bool((data.lengths == data.inputs.shape[1]).all()) else data.lengths
+
+
+def ask(model: SequenceModel, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
+    """Ask a network about all sequences, those of like length together, so that little time goes into padding.
+
+    Args:
+        model: a classifier, or an ensemble of them.
+        data: what it is asked about.
+        samples: Monte-Carlo runs, where it draws.
+        seed: of the noise.
+
+    Returns:
+        (runs, sequences, classes) float32 probabilities of the single runs, or members, on the CPU.
+
+    Example:
+        >>> from sttau import SequenceClassifier, STTauLSTM
+        >>> model = SequenceClassifier(STTauLSTM(8, 16, num_states=4), num_classes=10)
+        >>> ask(model, load("digits", "test"), samples=3).shape
+        torch.Size([3, 359, 10])
+    """
+    width = 5 * model.layer.num_layers * model.layer.hidden_size * samples
+    numbers = _NUMBERS[model.head.weight.device.type]
+    order = data.lengths.argsort(descending=True, stable=True)
+    padded = lengths_of(data) is not None
+    parts: list[Tensor] = []
+    first = 0
+    while first < len(order):
+        time = int(data.lengths[order[first]])
+        rows = order[first : first + max(1, numbers // (time * width))]
+        inputs = data.inputs[rows.to(data.inputs.device), :time]
+        answer = predict(  # type: ignore[call-overload]
+            model,
+            inputs,
+            data.lengths[rows] if padded else None,
+            samples,
+            seed,
+            keep_samples=True,
+            chunk_size=len(rows) * samples,
+        )
+        parts.append(answer.samples.cpu())
+        first += len(rows)
+    answers: Tensor = torch.empty_like(whole := torch.cat(parts, dim=1))
+    answers[:, order] = whole
+    return answers

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from sttau.experiments.paper.cells import CHOICES, cells_of, networks_of, tables_of
+from sttau.experiments.paper.networks import BEST, MEMBERS, NETWORKS, TITLES, find, make_quick
+from sttau.experiments.paper.trained import trainings_of
+from sttau.methods import METHODS
+from sttau.training import fit
+
+
+def test_every_network_has_a_name_for_people_and_is_there_once() -> None:
+    assert len({(network.data, network.name) for network in NETWORKS}) == len(NETWORKS)
+    assert {network.name for network in NETWORKS} == set(TITLES)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: f"{network.data}-{network.name}")
+def test_networks_are_declared_in_words_that_build_and_fit_know(network: object) -> None:
+    assert isinstance(network, type(NETWORKS[0]))
+    layer = METHODS[network.method].layers[network.settings["cell"]]
+    known = {*inspect.signature(layer).parameters, "cell", "size", "embedding_size", "embedding_scale", "model"}
+    known |= {"hidden_size"}  # nn.LSTM hides its own
+    assert set(network.settings) <= known
+    assert set(network.training) - {"selection"} <= set(inspect.signature(fit).parameters)
+    assert network.training["selection"] in ("error", "nll")
+
+
+@pytest.mark.parametrize("what", CHOICES)
+def test_everything_that_is_shown_is_declared(what: str) -> None:
+    networks = networks_of(what)
+    assert networks
+    for table in tables_of(what):
+        for data, names in table.networks.items():
+            assert {(data, name) for name in names} <= {(network.data, network.name) for network in networks}
+            assert set(table.paper.get(data, {})) <= set(names)
+            for numbers in table.paper.get(data, {}).values():
+                assert set(numbers) <= {column.key for column in table.columns}
+
+
+def test_all_is_all() -> None:
+    assert sorted(map(id, networks_of("all"))) == sorted(map(id, NETWORKS))
+
+
+def test_members_of_an_ensemble_are_the_networks_of_the_lstm() -> None:
+    for data in BEST:
+        lstm, (ensemble,) = cells_of([find(data, "lstm")]), cells_of([find(data, "ensemble")])
+        assert len(lstm) == MEMBERS
+        assert [t.key for t in trainings_of(ensemble)] == [t.key for cell in lstm for t in trainings_of(cell)]
+
+
+def test_the_lstm_beside_our_best_is_trained_in_the_same_way() -> None:
+    for data in BEST:
+        ours, plain = find(data, "st-tau-best"), find(data, "lstm-best")
+        assert plain.training == ours.training
+        assert {name: ours.settings[name] for name in plain.settings} == plain.settings
+
+
+def test_a_quick_network_is_the_same_but_small() -> None:
+    network = find("imdb", "st-tau-100")
+    quick = make_quick(network)
+    assert (quick.name, quick.method) == (network.name, network.method)
+    assert quick.part
+    assert quick.training["updates"] < network.training["updates"] / 100
+
+
+def test_seeds_can_be_chosen_and_an_ensemble_stays_one() -> None:
+    chosen = cells_of(networks_of("table1"), seeds=3)
+    assert {cell.seed for cell in chosen if cell.method == "ensemble"} == {0}
+    assert {cell.seed for cell in chosen if cell.method == "bayes"} == {0, 1, 2}
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        cells_of(networks_of("table1"), seeds=0)
+
+
+def test_what_is_not_known_is_named() -> None:
+    with pytest.raises(ValueError, match=r"table1, .* got 'table9'"):
+        networks_of("table9")
+    with pytest.raises(ValueError, match=r"no network 'st-tau-100' on 'bih'; known there: lstm"):
+        find("bih", "st-tau-100")
