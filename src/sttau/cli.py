@@ -567,6 +567,9 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Folder for results, networks and report; results/paper, or …-quick.")
     ] = None,
+    data: Annotated[list[str] | None, typer.Option(help="Only networks on this data set; may be repeated.")] = None,
+    network: Annotated[list[str] | None, typer.Option(help="Only networks of this name; may be repeated.")] = None,
+    timing: Annotated[bool, typer.Option(help="Measure what each network costs alone, when all is done.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is still to be computed.")] = False,
 ) -> None:
     """Compute tables and figures of the paper: train what is missing, ask it everything, write a report.
@@ -592,7 +595,8 @@ def reproduce(
     with _plain_errors(console):
         if on not in get_args(Where):
             raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
-        cells = paper.cells_of(paper.networks_of(what), seeds, quick)
+        networks = paper.choose(paper.networks_of(what), data or (), network or ())
+        cells = paper.cells_of(networks, seeds, quick)
         paper.check_folder(out, quick)
         missing = paper.missing_cells(cells, out)
         console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
@@ -612,6 +616,7 @@ def reproduce(
                 workers=workers,
                 device=device,
                 at_once=at_once,
+                timing=timing,
                 progress=show,
             )
         except KeyboardInterrupt as error:

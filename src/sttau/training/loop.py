@@ -113,7 +113,8 @@ def fit(
         stack.callback(team.wait)
         stack.enter_context(team.at_work())
         while not run.ended:
-            torch.manual_seed(derive_seed(seed, "update", run.number + 1))
+            if run.clock is None:
+                torch.manual_seed(derive_seed(seed, "update", run.number + 1))
             team.update()
             if interrupted() or run.due():
                 run.look_after(interrupted)

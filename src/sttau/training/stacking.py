@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -33,8 +34,7 @@ def alike(model: SequenceModel) -> Hashable | None:
     if isinstance(model.head, FixedLabels):
         return None
     embedding = None if model.embedding is None else tuple(model.embedding.weight.shape)
-    drops = isinstance(layer, VariationalDropoutLSTM)
-    return drops, layer.input_size, layer.hidden_size, embedding, layer.weight_ih_l0.dtype, layer.weight_ih_l0.device
+    return layer.input_size, layer.hidden_size, embedding, layer.weight_ih_l0.dtype, layer.weight_ih_l0.device
 
 
 def losses(
@@ -61,7 +61,7 @@ def losses(
         lengths.append(valid)
         weights.append(own)
         masks.append(mask)
-    outputs = stacked.run(vectors, weights, None if masks[0] is None else masks)  # type: ignore[arg-type]
+    outputs = stacked.run(vectors, weights, _for_all(masks))
     parts = []
     for model, batch, valid, output, draws in zip(models, batches, lengths, outputs, drawing, strict=True):
         with draws():
@@ -70,6 +70,12 @@ def losses(
         penalty = model.penalty(sequences)
         parts.append(loss if penalty is None else loss + penalty)
     return parts
+
+
+def _for_all(masks: Sequence[Tensor | None]) -> list[Tensor] | None:
+    """A mask for every network, where any has one."""
+    some = next((mask for mask in masks if mask is not None), None)
+    return None if some is None else [torch.ones_like(some) if mask is None else mask for mask in masks]
 
 
 def _parts(layer: Any, noise: Noise) -> tuple[stacked.Weights, Tensor | None, Tensor | None]:

@@ -79,8 +79,10 @@ def fit_together(jobs: Iterable[Job], at_once: int = 16) -> Iterator[Finished]:
         stack.enter_context(torch.random.fork_rng())
         interrupted = stack.enter_context(interruptible())
         while True:
-            while len(playing) < at_once and (group := waiting.next()):
-                playing.append(_Playing(group, interrupted))
+            while (not playing or (playing[-1].lasting and len(playing) < at_once)) and (group := waiting.next()):
+                begun, failed = _begin(group)
+                yield from failed
+                playing.extend(_Playing(runs, interrupted) for runs in begun)
             if not playing:
                 return
             team = playing.popleft()
@@ -115,36 +117,46 @@ def _kind(job: Job) -> Hashable | None:
     device = job.model.head.weight.device
     if like is None or device.type != "cuda" or not options.get("cuda_graphs"):
         return None
-    if (
-        options.get("precision", "float32") != "float32"
-        or options.get("patience") is not None
-        or "optimiser" in options
-    ):
+    if options.get("precision", "float32") != "float32" or any(options.get(name) is not None for name in _ALONE):
         return None
     common = tuple((name, options.get(name)) for name in sorted(_COMMON))
     return like, len(job.inputs), job.inputs.shape[1], job.lengths is None, common
 
 
+class _Begun(NamedTuple):
+    """A run that is to go on."""
+
+    number: int
+    job: Job
+    run: Run
+    stack: ExitStack
+    began: float
+
+
+def _begin(group: list[tuple[int, Job]]) -> tuple[list[list[_Begun]], list[Finished]]:
+    """Begin the jobs of a group, or resume them: those that are at the same update make a team; what fails is told."""
+    teams: dict[Hashable, list[_Begun]] = {}
+    failed = []
+    for number, job in group:
+        began, stack = time.perf_counter(), ExitStack()
+        try:
+            run = stack.enter_context(begin(_arguments(job)))
+        except Exception as error:
+            failed.append(Finished(number, job, [], time.perf_counter() - began, error))
+        else:
+            teams.setdefault((run.number, run.ended), []).append(_Begun(number, job, run, stack, began))
+    return list(teams.values()), failed
+
+
 class _Playing:
     """Jobs that are being trained as one team."""
 
-    def __init__(self, group: list[tuple[int, Job]], interrupted: Callable[[], bool]) -> None:
-        self.group, self.interrupted = group, interrupted
-        self.began = time.perf_counter()
-        self.stacks = {number: ExitStack() for number, _ in group}
-        self.runs: dict[int, Run] = {}
-        self.failed: dict[int, Exception] = {}
-        self.due = False
-        self.team: Team | None = None
-        given: dict[str, Any] = {}
-        for number, job in group:
-            try:
-                given = _arguments(job)
-                self.runs[number] = self.stacks[number].enter_context(begin(given))
-            except Exception as error:
-                self.failed[number] = error
-        if self.runs:
-            self.team = team_of(list(self.runs.values()), given)
+    def __init__(self, begun: list[_Begun], interrupted: Callable[[], bool]) -> None:
+        self.begun, self.interrupted = {item.number: item for item in begun}, interrupted
+        self.runs = {item.number: item.run for item in begun}
+        self.due = begun[0].run.ended
+        self.team: Team | None = team_of([item.run for item in begun], _arguments(begun[0].job))
+        self.lasting = self.team.captured is not None  # whether what it is given to do lasts for a while
 
     @property
     def goes_on(self) -> bool:
@@ -152,23 +164,21 @@ class _Playing:
 
     def turn(self) -> list[Finished]:
         """Do some updates; return what is done."""
-        done = [self._finish(number, error) for number, error in self.failed.items()]
-        self.failed = {}
-        if self.team is None:
-            return done
-        lasting = self.team.captured is not None
+        assert self.team is not None
+        done: list[Finished] = []
         with self.team.at_work():
             try:
-                if self.due:
+                if self.due:  # since the last turn, or it was ended before it was begun
                     done += self._look_after()
                 while self.runs:
-                    torch.manual_seed(self._seed())
+                    if not self.lasting:
+                        torch.manual_seed(self._seed())
                     self.team.update()
                     runs = list(self.runs.values())
                     self.due = any(run.due() for run in runs) or self.interrupted()
-                    if self.due and not lasting:
+                    if self.due and not self.lasting:
                         done += self._look_after()
-                    if (self.due and lasting) or (lasting and runs[0].number % _TURN == 0):
+                    if self.lasting and (self.due or runs[0].number % _TURN == 0):
                         break  # the GPU has something to do; see to the others meanwhile
             except Interrupted:
                 raise
@@ -200,12 +210,11 @@ class _Playing:
         return derive_seed(run.settings.seed, "update", run.number + 1)
 
     def _finish(self, number: int, error: Exception | None) -> Finished:
-        run = self.runs.pop(number, None)
-        self.stacks[number].close()
+        run, begun = self.runs.pop(number), self.begun[number]
+        begun.stack.close()
         if self.team is not None and self.team.stream is not None:
             self.team.stream.synchronize()  # the model may be used on any stream from now on
-        job = dict(self.group)[number]
-        return Finished(number, job, [] if run is None else run.updates, time.perf_counter() - self.began, error)
+        return Finished(number, begun.job, run.updates, time.perf_counter() - begun.began, error)
 
 
 def _arguments(job: Job) -> dict[str, Any]:

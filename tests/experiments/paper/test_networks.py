@@ -20,7 +20,15 @@ def test_every_network_has_a_name_for_people_and_is_there_once() -> None:
 def test_networks_are_declared_in_words_that_build_and_fit_know(network: object) -> None:
     assert isinstance(network, type(NETWORKS[0]))
     layer = METHODS[network.method].layers[network.settings["cell"]]
-    known = {*inspect.signature(layer).parameters, "cell", "size", "embedding_size", "embedding_scale", "model"}
+    known = {
+        *inspect.signature(layer).parameters,
+        "cell",
+        "size",
+        "embedding_size",
+        "embedding_scale",
+        "memory",
+        "model",
+    }
     known |= {"hidden_size"}  # nn.LSTM hides its own
     assert set(network.settings) <= known
     assert set(network.training) - {"selection"} <= set(inspect.signature(fit).parameters)

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
 from sttau import SequenceClassifier, STTauLSTM, predict
-from sttau.experiments.paper import splits
 from sttau.experiments.paper.splits import ask, load_splits
 from tests.experiments.paper.nursery import generated_reviews, reviews
 
@@ -26,9 +24,7 @@ def test_foreign_reviews_come_with_imdb() -> None:
         assert {out: len(data) for out, data in found.outside.items()} == {"customer": 7, "movie": 7}
 
 
-@pytest.mark.parametrize("numbers", [1, 2000, 1 << 25])
-def test_asking_in_pieces_is_asking_at_once(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(splits._NUMBERS, "cpu", numbers)
+def test_asking_gives_the_runs_one_by_one() -> None:
     data = reviews("imdb", "test")
     model = SequenceClassifier(STTauLSTM(5, 6, num_states=3), 2, nn.Embedding(12, 5))
     expected = predict(model, data.inputs, data.lengths, samples=3, seed=4, keep_samples=True).samples

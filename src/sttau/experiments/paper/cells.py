@@ -7,8 +7,10 @@ FOLDER/cells/, networks/    finished cells and trained networks: what is there i
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ EXPERIMENT = "paper"
 VERSION = 1
 
 SAMPLES = 10  # Monte-Carlo runs of a prediction
+_JUDGES = 8  # cells that are evaluated at a time beside a GPU
 RUNS = 10  # predictions of a network's first seed, where they differ
 _DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do
 
@@ -77,6 +80,24 @@ def networks_of(what: str) -> list[Network]:
         find(data, name)  # or say that there is none
     chosen = [network for network in NETWORKS if (network.data, network.name) in names]
     return sorted(chosen, key=lambda network: network.method == "ensemble")
+
+
+def choose(networks: Iterable[Network], data: Sequence[str] = (), names: Sequence[str] = ()) -> list[Network]:
+    """Some of the networks: those on these data sets, of these names; all where none are given.
+
+    Example:
+        >>> [network.name for network in choose(networks_of("table1"), ["imdb"], ["lstm", "bayes"])]
+        ['lstm', 'bayes']
+    """
+    networks = list(networks)
+    for what, given, known in (
+        ("data set", data, {network.data for network in networks}),
+        ("network", names, {network.name for network in networks}),
+    ):
+        for name in given:
+            if name not in known:
+                raise ValueError(f"there is no {what} {name!r} here; choose among {', '.join(sorted(known))}")
+    return [n for n in networks if (not data or n.data in data) and (not names or n.name in names)]
 
 
 def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool = False) -> list[Cell]:
@@ -140,6 +161,7 @@ class Work:
         trainings = {training.key: training for cell in cells for training in needs[cell.key]}
         waiting = {cell.key: {training.key for training in needs[cell.key]} for cell in cells}
         seconds = dict.fromkeys(waiting, 0.0)
+        ready = []
         for training, took, error in train(list(trainings.values()), networks, self.device, self.at_once):
             for cell in cells:
                 if training.key not in waiting.get(cell.key, ()):
@@ -152,10 +174,21 @@ class Work:
                 waiting[cell.key].discard(training.key)
                 if not waiting[cell.key]:
                     del waiting[cell.key]
-                    try:
-                        yield cell, self._evaluate(cell, seconds[cell.key])
-                    except Exception as failure:
-                        yield cell, failure
+                    if self.device == "cpu":
+                        yield cell, self._answer(cell, seconds[cell.key])
+                    else:
+                        ready.append(cell)
+        # A GPU is busy with training until here. Then it answers for some while the CPU judges the answers of others.
+        with ThreadPoolExecutor(min(_JUDGES, os.cpu_count() or 1)) as pool:
+            answers = {pool.submit(self._answer, cell, seconds[cell.key]): cell for cell in ready}
+            for answer in as_completed(answers):
+                yield answers[answer], answer.result()
+
+    def _answer(self, cell: Cell, seconds: float) -> Result | Exception:
+        try:
+            return self._evaluate(cell, seconds)
+        except Exception as failure:
+            return failure
 
     def _evaluate(self, cell: Cell, seconds: float) -> Result:
         began = time.perf_counter()
@@ -216,6 +249,7 @@ def run(
     workers: int = 1,
     device: str = "cpu",
     at_once: int = 16,
+    timing: bool = True,
     progress: Callable[[Step], None] = lambda _: None,
 ) -> Outcome:
     """Compute what is missing, and write ``results.jsonl``; rows of other networks in it stay.
@@ -227,6 +261,7 @@ def run(
         workers: processes on CPUs. One GPU is used by one process, which trains several networks at once.
         device: ``cpu`` or ``cuda``.
         at_once: trainings at a time on a GPU.
+        timing: whether to measure, when all is trained, how long each network takes alone.
         progress: is told of every cell.
     """
     store = Store(folder / "cells")
@@ -241,6 +276,8 @@ def run(
     work = Work(folder, device, at_once)
     outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
     _write(outcome.results, folder / "results.jsonl")  # should nobody wait for the times
+    if not timing:
+        return outcome
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if cell.seed == 0 and (cell.data, cell.method) in done]
     timings = run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options)
@@ -264,9 +301,10 @@ def _all(cell: Cell) -> int:
 
 
 def _write(results: Sequence[Result], path: Path) -> None:
-    """Put results in the place of older ones of the same networks."""
+    """Put results in the place of older ones of the same networks; nothing else is touched."""
     mine = {(result.data, result.method) for result in results}
-    others = [old for old in read_results(path) if (old.data, old.method) not in mine] if path.exists() else []
+    before = read_results(path) if path.exists() else []
+    others = [old for old in before if (old.data, old.method) not in mine]
     place = {(network.data, network.name): number for number, network in enumerate(NETWORKS)}
     every = [*others, *results]
     every.sort(key=lambda result: (place.get((result.data, result.method), len(place)), result.seed))

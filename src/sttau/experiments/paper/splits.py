@@ -18,7 +18,6 @@ from sttau.models import SequenceModel
 OUTSIDE: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
 
 _PART_SEED = 0
-_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}  # about how many numbers one call of a network may hold
 
 
 class Splits(NamedTuple):
@@ -84,7 +83,7 @@ def lengths_of(data: SequenceDataset) -> Tensor | None:
 
 
 def ask(model: SequenceModel, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
-    """Ask a network about all sequences, those of like length together, so that little time goes into padding.
+    """Ask a network about all sequences.
 
     Args:
         model: a classifier, or an ensemble of them.
@@ -101,27 +100,8 @@ def ask(model: SequenceModel, data: SequenceDataset, samples: int = 10, seed: in
         >>> ask(model, load("digits", "test"), samples=3).shape
         torch.Size([3, 359, 10])
     """
-    width = 5 * model.layer.num_layers * model.layer.hidden_size * samples
-    numbers = _NUMBERS[model.head.weight.device.type]
-    order = data.lengths.argsort(descending=True, stable=True)
-    padded = lengths_of(data) is not None
-    parts: list[Tensor] = []
-    first = 0
-    while first < len(order):
-        time = int(data.lengths[order[first]])
-        rows = order[first : first + max(1, numbers // (time * width))]
-        inputs = data.inputs[rows.to(data.inputs.device), :time]
-        answer = predict(  # type: ignore[call-overload]
-            model,
-            inputs,
-            data.lengths[rows] if padded else None,
-            samples,
-            seed,
-            keep_samples=True,
-            chunk_size=len(rows) * samples,
-        )
-        parts.append(answer.samples.cpu())
-        first += len(rows)
-    answers: Tensor = torch.empty_like(whole := torch.cat(parts, dim=1))
-    answers[:, order] = whole
+    answer = predict(  # type: ignore[call-overload]
+        model, data.inputs, lengths_of(data), samples, seed, keep_samples=True
+    )
+    answers: Tensor = answer.samples.cpu()
     return answers

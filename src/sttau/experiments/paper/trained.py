@@ -23,6 +23,7 @@ from sttau.training import Job, Update, fit_together, read_log
 #: Of everything a trained network depends on; to be raised with any change that gives other weights.
 VERSION = 1
 
+_RARELY = 5000  # updates between checkpoints on a GPU, where many networks are trained at once and fast
 _POINTS = 1000  # of the training that are kept
 
 
@@ -101,7 +102,7 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     def jobs() -> Iterator[Job]:
         for training in trainings:
             try:
-                job = make_job(training, device, _checkpoints(folder, training) if device == "cpu" else None)
+                job = make_job(training, device, _checkpoints(folder, training))
             except Exception as error:
                 hopeless.append(Settled(training, 0.0, error))
                 continue
@@ -143,6 +144,7 @@ def make_job(training: Cell, device: str, checkpoints: Path | None, **changes: A
         "seed": training.seed,
         "cuda_graphs": device == "cuda",
         "folder": checkpoints,
+        "checkpoint_every": None if device == "cpu" else _RARELY,
     }
     return Job(model, data.inputs, data.labels, lengths_of(data), options | changes)
 
