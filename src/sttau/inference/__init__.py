@@ -1,5 +1,6 @@
 """From a trained model to predictions with uncertainty."""
 
+from sttau.inference.features import features
 from sttau.inference.forecast import Forecast, forecast
 from sttau.inference.predict import Inference, Prediction, RegressionPrediction, entropy, predict
 from sttau.inference.validation import validation
@@ -10,6 +11,7 @@ __all__ = [
     "Prediction",
     "RegressionPrediction",
     "entropy",
+    "features",
     "forecast",
     "predict",
     "validation",

@@ -200,7 +200,7 @@ def predict(
     if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must be a whole number of 64 bits, got {seed}")
     mode = choose_mode(model, inference)
-    batch, time = inputs.shape[:2]
+    batch = len(inputs)
     names = None if ids is None else as_tensor("ids", ids)
     if names is not None:
         if names.is_floating_point():
@@ -217,20 +217,13 @@ def predict(
     if mode == "exact":
         assert isinstance(model.layer, FiniteStateRNN)
         width = 4 * model.layer.num_states**2
-    room = _room(device) // width  # for so many steps of rows
-    # Sequences of like length go together, so that little is padding, unless something is told of every step.
-    uncut = lengths is None or per_step or mode == "exact"
-    order = torch.arange(batch) if lengths is None or uncut else lengths.cpu().argsort(descending=True, stable=True)
+    # Where something is told of every step, sequences are not cut to their lengths.
+    uncut = per_step or mode == "exact"
+    places: list[Tensor] = []
     parts: list[Any] = []
-    done = 0
     with torch.no_grad(), evaluating(model):
-        while done < batch:
-            end = time if lengths is None or uncut else max(1, int(lengths[order[done]]))
-            chunk = chunk_size or max(1, room // end)  # rows at once
-            piece = order[done : done + max(1, chunk // runs)]
-            done += len(piece)
-            x = inputs[piece.to(inputs.device), :end].to(device)
-            length = None if lengths is None else lengths[piece.to(lengths.device)].to(device)
+        for piece, x, length, chunk in pieces(inputs, lengths, device, width, runs, chunk_size, uncut):
+            places.append(piece)
             name = fingerprint(x, length) if names is None else names[piece.to(names.device)].to(device)
             if mode == "exact" and not isinstance(model, DeepEnsemble):
                 part = _exact(model, x, length, per_step)
@@ -241,7 +234,45 @@ def predict(
                 ]
                 part = _summarise(model, outputs, len(piece), keep_samples)
             parts.append(_hold(part, length) if per_step else part)
-    return _join(model, parts, order.argsort(), "deterministic" if mode is None else _NAMES[mode])
+    return _join(model, parts, torch.cat(places).argsort(), "deterministic" if mode is None else _NAMES[mode])
+
+
+def pieces(
+    inputs: Tensor,
+    lengths: Tensor | None,
+    device: torch.device,
+    width: int,
+    runs: int,
+    chunk_size: int | None = None,
+    uncut: bool = False,
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, int]]:
+    """Take sequences of like length together, so that little is padding, and few enough that they fit.
+
+    Args:
+        inputs: of all sequences.
+        lengths: of all.
+        device: where they are wanted.
+        width: numbers that one step of one run takes.
+        runs: over each sequence.
+        chunk_size: how many runs over sequences there may be at once; as many as fit by default.
+        uncut: leave them in order, and as long as they are.
+
+    Yields:
+        Row numbers, on the CPU; these inputs and lengths, on the device; and how many runs may be made at once.
+    """
+    batch, time = inputs.shape[:2]
+    room = _room(device) // width  # for so many steps of rows
+    order = torch.arange(batch)
+    if lengths is not None and not uncut:
+        order = lengths.cpu().argsort(descending=True, stable=True)
+    done = 0
+    while done < batch:
+        end = time if lengths is None or uncut else max(1, int(lengths[order[done]]))
+        chunk = chunk_size or max(1, room // end)
+        piece = order[done : done + max(1, chunk // runs)]
+        done += len(piece)
+        length = None if lengths is None else lengths[piece.to(lengths.device)].to(device)
+        yield piece, inputs[piece.to(inputs.device), :end].to(device), length, chunk
 
 
 def _room(device: torch.device) -> int:

@@ -34,17 +34,19 @@ from sttau.experiments.paper.dropout_sweep import METRICS, RATES, key
 from sttau.experiments.paper.figures import SENTENCES
 from sttau.experiments.paper.splits import Splits, ask, lengths_of
 from sttau.files import write_atomically
-from sttau.inference import predict
+from sttau.inference import features, predict
 from sttau.inference.predict import choose_mode
 from sttau.layers import FiniteStateRNN, VariationalDropoutLSTM
 from sttau.models import DeepEnsemble, SequenceModel
-from sttau.ood import SCORES, area_under_risk_coverage, detection, max_probability_score
+from sttau.ood import SCORES, FeatureDistance, area_under_risk_coverage, detection, max_probability_score
 from sttau.training import Update
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 _RESAMPLES = 1000
 _OVER_RUNS = ("variance", "mutual-information")  # scores that a single run has not
+_AREAS = ("aupr", "auroc", "fpr95")
+_FITTED = 5000  # training sequences that distances are taken from
 _NORMAL = 0  # the class of a normal heartbeat
 
 
@@ -103,8 +105,31 @@ def detect(inside: Tensor, outside: Tensor) -> dict[str, float]:
     for name, score in SCORES.items():
         if len(inside) > 1 or name not in _OVER_RUNS:
             found = detection(score(inside), score(outside))
-            for what in ("aupr", "auroc", "fpr95"):
+            for what in _AREAS:
                 metrics[f"{name.replace('-', '_')}_{what}"] = 100 * getattr(found, what)
+    return metrics
+
+
+def detect_by_distance(
+    model: SequenceModel, splits: Splits, inside: dict[str, Tensor], samples: int
+) -> dict[str, float]:
+    """The same for the distance of what the network has made of a sequence from what it made of training data."""
+    if not inside:
+        return {}
+
+    def read(data: SequenceDataset, rows: Tensor) -> Tensor:
+        lengths = lengths_of(data)
+        return features(
+            model, data.inputs[rows.to(data.inputs.device)], None if lengths is None else lengths[rows], samples
+        )
+
+    train = splits.train
+    rows = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:_FITTED]
+    distance = FeatureDistance().fit(read(train, rows), train.labels[rows])
+    metrics: dict[str, float] = {}
+    for out, data in splits.outside.items():
+        found = detection(distance(read(splits.test, inside[out])), distance(read(data, torch.arange(len(data)))))
+        metrics |= {f"{out}_feature_distance_{what}": 100 * getattr(found, what) for what in _AREAS}
     return metrics
 
 
@@ -156,7 +181,7 @@ def evaluate(
             for norm, interval in calibration_error_intervals(p, labels, resamples=_RESAMPLES).items():
                 name = {"expected": "ece", "maximum": "mce"}[norm]
                 metrics |= {f"{name}_low": 100 * interval.low, f"{name}_high": 100 * interval.high}
-    metrics |= _over_runs(every)
+    metrics |= _over_runs(every) | detect_by_distance(model, splits, inside, samples)
     metrics |= {
         f"validation_{name}": value for name, value in measure(answered, held_out).items() if name in _VALIDATED
     }

@@ -10,6 +10,7 @@ SCORES = {
     "variance": "variance of the max. probability",
     "entropy": "entropy",
     "mutual_information": "mutual information",
+    "feature_distance": "distance of features",
 }
 DRAWING = (  # networks with several answers, among which there is a variance
     "ensemble", "bayes", "dropout", "st-tau-classes", "st-tau-10", "st-tau-100", "st-tau-best",
