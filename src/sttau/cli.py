@@ -554,7 +554,8 @@ def compare(
 @app.command()
 def reproduce(
     what: Annotated[
-        str, typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient or all.")
+        str,
+        typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient, tuning or all."),
     ],
     seeds: Annotated[int | None, typer.Option(help="Networks of each kind, in place of those declared.")] = None,
     quick: Annotated[

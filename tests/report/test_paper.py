@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from sttau.cli import app
 from sttau.experiments.paper import dropout_sweep, table2
 from sttau.experiments.paper.declaration import DATA
-from sttau.experiments.paper.networks import NETWORKS, find
+from sttau.experiments.paper.networks import NETWORKS, TRIED, find
 from sttau.experiments.results import Result, read_results, write_results
 from sttau.report.paper import FIGURES, draw, renew, tables, write_report
 from sttau.report.paper_figures import heartbeat_figure, risk_coverage_figure
@@ -229,14 +229,18 @@ def test_what_is_committed_of_a_network_is_complete() -> None:
     for data, name in COMPUTED:
         network = networks[data, name]
         assert {(data, name, seed) for seed in range(network.seeds)} <= found
+        if name in TRIED:
+            continue
         with np.load(RESULTS / "predictions" / f"{data}-{name}.npz") as arrays:
             assert {"probabilities", "labels", "validation_probabilities", "temperature"} <= set(arrays)
             assert data != "imdb" or {"customer", "movie", "inside_customer", "inside_movie"} <= set(arrays)
-    assert {path.stem for path in (RESULTS / "predictions").glob("*.npz")} == {f"{d}-{name}" for d, name in COMPUTED}
+    assert {path.stem for path in (RESULTS / "predictions").glob("*.npz")} == {
+        f"{data}-{name}" for data, name in COMPUTED if name not in TRIED
+    }
 
 
 @needs_results
-@pytest.mark.parametrize(("data", "network"), COMPUTED)
+@pytest.mark.parametrize(("data", "network"), [pair for pair in COMPUTED if pair[1] not in TRIED])
 def test_committed_results_follow_from_the_committed_predictions(data: str, network: str) -> None:
     """One run has the row's number; of n runs with their deviation s, none is further than s √(n - 1) from the mean."""
     check_against_predictions(RESULTS, data, network)

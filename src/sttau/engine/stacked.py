@@ -50,45 +50,54 @@ def run(x: Sequence[Tensor], weights: Sequence[Weights], masks: Sequence[Tensor]
         >>> torch.allclose(run(x.unbind(), weights)[1], layers[1](x[1])[0], atol=1e-6)
         True
     """
-    recurrent = torch.stack([weight.recurrent for weight in weights])
-    projected = [
-        torch.nn.functional.linear(part.transpose(0, 1), weight.input, weight.input_bias + weight.recurrent_bias)
-        for part, weight in zip(x, weights, strict=True)
-    ]
+    size = weights[0].recurrent.shape[1]
+    stacked = [torch.stack(part) for part in zip(*weights, strict=True)]
     mask = None if masks is None else torch.stack(list(masks))
-    output: Tensor = _Stacked.apply(recurrent, mask, *projected)  # type: ignore[no-untyped-call]
-    return output.permute(1, 2, 0, 3)
+    output: Tensor = _Stacked.apply(  # type: ignore[no-untyped-call]
+        torch.stack([part.transpose(0, 1) for part in x]), stacked[0], stacked[1], stacked[2] + stacked[3], mask
+    )
+    return output.view(len(weights), -1, len(x[0]), size).transpose(1, 2)
 
 
 class _Stacked(torch.autograd.Function):
-    """All steps as one node of the graph. Time comes first; buffers with an extra slot hold what was at the start."""
+    """All steps as one node of the graph.
+
+    Buffers are (networks, time, rows, ·), so that what is not serial is one product over all steps. Those with an extra
+    slot of time hold what was at the start.
+    """
 
     @staticmethod
-    def forward(ctx: Any, recurrent: Tensor, mask: Tensor | None, *projected: Tensor) -> Tensor:
-        gates = torch.stack(projected, 1)
-        time, networks, rows, width = gates.shape
-        hidden = gates.new_empty(time + 1, networks, rows, width // 4)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, recurrent: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+        networks, time, rows, _ = x.shape
+        d = recurrent.shape[2]
+        with _as_cudnn():
+            gates = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT).view(networks, time, rows, 4 * d)
+        hidden = gates.new_empty(networks, time + 1, rows, d)
         cells = torch.empty_like(hidden)
-        hidden[0] = cells[0] = 0
+        hidden[:, 0] = cells[:, 0] = 0
         dropped = hidden
         if mask is not None:
             dropped = torch.empty_like(hidden)
-            dropped[0] = 0
+            dropped[:, 0] = 0
         _backend(gates).forward(gates, recurrent, mask, cells, hidden, dropped)
-        ctx.save_for_backward(recurrent, mask, gates, cells, dropped)
-        return hidden[1:]
+        ctx.save_for_backward(x, weight, recurrent, mask, gates, cells, dropped)
+        return hidden[:, 1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        recurrent, mask, gates, cells, dropped = ctx.saved_tensors
-        _, networks, _, width = gates.shape
+        x, weight, recurrent, mask, gates, cells, dropped = ctx.saved_tensors
         delta = torch.empty_like(gates)
         _backend(gates).backward(gates, recurrent, mask, cells, grad_output.contiguous(), delta)
+        wide = delta.flatten(1, 2)
         with _as_cudnn():
-            wide = delta.transpose(0, 1).reshape(networks, -1, width)
-            before = dropped[:-1].transpose(0, 1).reshape(networks, wide.shape[1], -1)
-            return wide.mT @ before, None, *delta.unbind(1)
+            return (
+                torch.bmm(wide, weight).view_as(x) if ctx.needs_input_grad[0] else None,
+                wide.mT @ x.flatten(1, 2),
+                wide.mT @ dropped[:, :-1].reshape(len(wide), wide.shape[1], -1),
+                wide.sum(1),
+                None,
+            )
 
 
 @contextmanager
@@ -119,33 +128,32 @@ class _Plain:
         gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, hidden: Tensor, dropped: Tensor
     ) -> None:
         """Turn the projected input into the gates, in place, and fill the other buffers."""
-        for t in range(len(gates)):
-            gates[t].baddbmm_(dropped[t], weight.mT)
-            i, f, n, o = gates[t].chunk(4, dim=-1)
-            for gate in (i, f, o):
-                gate.sigmoid_()
+        for t, gate in enumerate(gates.unbind(1)):
+            i, f, n, o = gate.copy_(torch.baddbmm(gate, dropped[:, t], weight.mT)).chunk(4, dim=-1)
+            for part in (i, f, o):
+                part.sigmoid_()
             n.tanh_()
-            torch.mul(f, cells[t], out=cells[t + 1]).addcmul_(i, n)
-            torch.mul(o, cells[t + 1].tanh(), out=hidden[t + 1])
+            cells[:, t + 1] = f * cells[:, t] + i * n
+            hidden[:, t + 1] = o * cells[:, t + 1].tanh()
             if mask is not None:
-                torch.mul(hidden[t + 1], mask, out=dropped[t + 1])
+                dropped[:, t + 1] = hidden[:, t + 1] * mask
 
     @staticmethod
     def backward(
         gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad_output: Tensor, delta: Tensor
     ) -> None:
         """Fill ``delta``, the gradient of the projected input."""
-        carried = torch.zeros_like(cells[0])  # the gradient of c
-        for t in range(len(gates) - 1, -1, -1):
-            i, f, n, o = gates[t].chunk(4, dim=-1)
-            tanh, dh = cells[t + 1].tanh(), grad_output[t]
-            if t + 1 < len(gates):
-                through = torch.bmm(delta[t + 1], weight)
+        carried, time = torch.zeros_like(cells[:, 0]), gates.shape[1]  # the gradient of c
+        for t in range(time - 1, -1, -1):
+            i, f, n, o = gates[:, t].chunk(4, dim=-1)
+            tanh, dh = cells[:, t + 1].tanh(), grad_output[:, t]
+            if t + 1 < time:
+                through = torch.bmm(delta[:, t + 1], weight)
                 dh = dh + (through if mask is None else through * mask)
             carried.addcmul_(dh, o * (1 - tanh * tanh))
-            di, df, dn, do = delta[t].chunk(4, dim=-1)
+            di, df, dn, do = delta[:, t].chunk(4, dim=-1)
             di.copy_(carried * n * i * (1 - i))
-            df.copy_(carried * cells[t] * f * (1 - f))
+            df.copy_(carried * cells[:, t] * f * (1 - f))
             dn.copy_(carried * i * (1 - n * n))
             do.copy_(dh * tanh * o * (1 - o))
             carried.mul_(f)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sttau.calibration import randomization_test
-from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3
+from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import DATA, Column, Table
 from sttau.experiments.paper.networks import TITLES, find
 from sttau.experiments.results import Result
@@ -20,7 +20,7 @@ from sttau.report.speed import markdown_table
 
 _SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (
-    *table1.TABLES, *table2.TABLES, *table3.TABLES, *inter_patient.TABLES, *ablation.TABLES, _SWEEP,
+    *table1.TABLES, *table2.TABLES, *table3.TABLES, *inter_patient.TABLES, *ablation.TABLES, *tuning.TABLES, _SWEEP,
 )  # fmt: skip
 MISSING = "—"
 LEVEL = 0.005  # of the paper's test of errors

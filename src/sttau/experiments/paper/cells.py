@@ -21,11 +21,11 @@ import torch
 
 from sttau.data import load
 from sttau.data.source import load_arrays
-from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3
+from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import Table
 from sttau.experiments.paper.evaluation import evaluate, write_arrays
 from sttau.experiments.paper.figures import FIGURES, READING
-from sttau.experiments.paper.networks import NETWORKS, Network, find, make_quick
+from sttau.experiments.paper.networks import NETWORKS, TRIED, Network, find, make_quick
 from sttau.experiments.paper.splits import OUTSIDE, load_splits
 from sttau.experiments.paper.timing import EXPERIMENT as TIMING
 from sttau.experiments.paper.timing import Timing
@@ -50,6 +50,7 @@ TABLES: dict[str, tuple[Table, ...]] = {
     "ablation": ablation.TABLES,
     "dropout-sweep": dropout_sweep.TABLES,
     "inter-patient": inter_patient.TABLES,
+    "tuning": tuning.TABLES,
 }
 CHOICES = (*TABLES, "figures", "all")
 
@@ -117,7 +118,7 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
     found = []
     for network in map(make_quick, networks) if quick else networks:
         count = 1 if network.method == "ensemble" else network.seeds if seeds is None else seeds
-        runs = 1 if network.method not in _DRAWING else 2 if quick else RUNS
+        runs = 1 if network.method not in _DRAWING or network.name in TRIED else 2 if quick else RUNS
         for seed in range(count):
             settings: dict[str, Any] = {
                 "method": network.method,
@@ -200,7 +201,7 @@ class Work:
             log,
             samples=settings["samples"],
             runs=settings["prediction_runs"],
-            first=cell.seed == 0,
+            first=_has_file(cell),
             reads=cell.method in READING,
         )
         if found.arrays:
@@ -217,6 +218,11 @@ def predictions_path(folder: Path, cell: Cell) -> Path:
     return folder / "predictions" / f"{cell.data}-{cell.method}.npz"
 
 
+def _has_file(cell: Cell) -> bool:
+    """Whether the answers of a cell are kept."""
+    return cell.seed == 0 and cell.method not in TRIED
+
+
 def missing_cells(cells: Iterable[Cell], folder: Path) -> list[Cell]:
     """Those that are still to be computed."""
     store = Store(folder / "cells")
@@ -225,7 +231,7 @@ def missing_cells(cells: Iterable[Cell], folder: Path) -> list[Cell]:
 
 def _lost(cell: Cell, folder: Path) -> bool:
     """Whether the answers of a first seed are gone, or are those of another network of that name."""
-    if cell.seed:
+    if not _has_file(cell):
         return False
     try:
         return str(load_arrays(predictions_path(folder, cell), ["cell"])["cell"]) != cell.key
@@ -279,7 +285,7 @@ def run(
     if not timing:
         return outcome
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
-    timed = [replace(cell, experiment=TIMING) for cell in cells if cell.seed == 0 and (cell.data, cell.method) in done]
+    timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
     timings = run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options)
     times = {(result.data, result.method): result.metrics for result in timings.results}
     results = [

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
+
+#: The paper's grids: rates of variational dropout, and (μ, ρ) that Bayes by Backprop begins with.
+RATES = (0.05, 0.1, 0.15)
+PRIORS = tuple(product((0.0, 0.01), (-1, -2, -3, -4)))
 
 #: What networks are called in tables.
 TITLES: dict[str, str] = {
@@ -20,7 +25,11 @@ TITLES: dict[str, str] = {
     "lstm-best": "LSTM, trained as that",
     **{f"st-tau-{k}-learned": f"ST-τ, k = {k}" for k in (20, 50)},
     **{f"st-tau-{k}-fixed": f"ST-τ, k = {k}, τ = 1" for k in (2, 10, 20, 50)},
+    **{f"dropout-{rate}": f"VD, rate {rate}" for rate in RATES},
+    **{f"bayes-{mean}{rho}": f"BBB, μ = {mean}, ρ = {rho}" for mean, rho in PRIORS},
 }
+#: Networks that are tried with a part of the updates, to choose by validation error what ``dropout`` and ``bayes`` are.
+TRIED = tuple(name for name in TITLES if name.startswith(("dropout-", "bayes-")))
 
 MEMBERS = 10  # of the ensemble: the networks ``lstm`` of seeds 0, 1 …
 
@@ -42,6 +51,10 @@ _TRAINING: dict[str, dict[str, Any]] = {
     "imdb": _BIH | {"updates": 20_000, "batch_size": 8, "sorted_batches": 50},
     "bih_inter_patient": _BIH | {"updates": 10_000},
 }
+
+
+#: And where it only tries.
+_TRIAL: dict[str, dict[str, Any]] = {"bih": {"updates": 10_000}, "imdb": {"updates": 8000}}
 
 
 class Recipe(NamedTuple):
@@ -138,6 +151,18 @@ def _declare(data: str) -> list[Network]:
         Network(name, data, method, sizes | settings, _TRAINING[data], SEEDS.get(name, 1))
         for name, (method, settings) in found.items()
     ]
+    if data in _TRIAL:
+        tried: dict[str, tuple[str, dict[str, Any]]] = {
+            **{f"dropout-{rate}": ("dropout", _DROPOUT[kind] | {"dropout": rate}) for rate in RATES},
+            **{
+                f"bayes-{mean}{rho}": ("bayes", _BAYES[kind] | {"mean": mean, "rho": float(rho)})
+                for mean, rho in PRIORS
+            },
+        }
+        shorter = _TRAINING[data] | _TRIAL[data]
+        networks += [
+            Network(name, data, method, sizes | settings, shorter, 1) for name, (method, settings) in tried.items()
+        ]
     best = BEST[data]
     drawn = {**best.layer, "model": {**best.shared["model"], "paths": best.paths}}
     for name, method, settings in (("st-tau-best", "st-tau", drawn), ("lstm-best", "lstm", {})):
