@@ -809,3 +809,20 @@ def test_dropout_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="dropout cannot be trained exactly"):
         model(torch.ones(1, 3, dtype=torch.int64))
     assert model.eval()(torch.ones(1, 3, dtype=torch.int64)).shape == (1, 2)
+
+
+def test_noise_on_features_is_there_in_training_only(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = SequenceClassifier(nn.LSTM(3, 8), 2, input_noise=0.5)
+    x, lengths = torch.randn(4, 6, 3), torch.tensor([6, 2, 3, 6])
+    assert not torch.equal(model(x, lengths), model(x, lengths))
+    noisy = model._prepared(x, lengths)[0]
+    assert 0.3 < float((noisy - x)[0].std()) < 0.7
+    assert not noisy[1, 2:].any()
+    model.eval()
+    assert torch.equal(model(x, lengths), model(x, lengths))
+    assert load(model.save(tmp_path / "m.safetensors")).input_noise == 0.5
+    with pytest.raises(ValueError, match="input_noise must be a standard deviation"):
+        SequenceClassifier(nn.LSTM(3, 8), 2, input_noise=-1)
+    with pytest.raises(ValueError, match="for token ids there is word_dropout"):
+        SequenceClassifier(nn.LSTM(3, 8), 2, nn.Embedding(5, 3), input_noise=0.1)

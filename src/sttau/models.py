@@ -83,6 +83,7 @@ class SequenceModel(nn.Module):
         dropout: float = 0.0,
         word_dropout: float = 0.0,
         paths: int = 1,
+        input_noise: float = 0.0,
     ) -> None:
         super().__init__()
         for name, rate in (("dropout", dropout), ("word_dropout", word_dropout)):
@@ -91,6 +92,10 @@ class SequenceModel(nn.Module):
             raise ValueError(f"paths must be at least 1, got {paths}")
         if word_dropout and embedding is None:
             raise ValueError("word_dropout needs an embedding: it puts an unknown word in the place of tokens")
+        if not (input_noise >= 0 and math.isfinite(input_noise)):
+            raise ValueError(f"input_noise must be a standard deviation, 0 or more, got {input_noise}")
+        if input_noise and embedding is not None:
+            raise ValueError("input_noise is for features; for token ids there is word_dropout")
         if not isinstance(layer, Layer):
             raise TypeError(f"layer must be one of {', '.join(LAYERS)}, got {type(layer).__name__}")
         if getattr(layer, "proj_size", 0):
@@ -105,7 +110,7 @@ class SequenceModel(nn.Module):
         self.feature_names: tuple[str, ...] = ()
         self.vocabulary: tuple[str, ...] | None = None
         self.dropout, self.word_dropout = float(dropout), float(word_dropout)
-        self.paths = paths
+        self.paths, self.input_noise = paths, float(input_noise)
         self.embedding = embedding
         self.layer: Layer = layer
         self.head = nn.Linear(
@@ -199,6 +204,8 @@ class SequenceModel(nn.Module):
         inputs = inputs.to(self.head.weight.dtype if self.embedding is None else torch.int64)
         if self.training and self.word_dropout:
             inputs = torch.where(torch.rand(inputs.shape, device=inputs.device) < self.word_dropout, _UNKNOWN, inputs)
+        if self.training and self.input_noise:
+            inputs = inputs + self.input_noise * torch.randn_like(inputs)
         if lengths is None:
             return inputs, None
         return clear_padding(inputs, lengths), lengths.to(inputs.device)
@@ -321,9 +328,8 @@ class SequenceModel(nn.Module):
 
     def _of_training(self) -> dict[str, float]:
         """What matters in training alone, where it is not the usual."""
-        options = {"dropout": self.dropout, "word_dropout": self.word_dropout} | (
-            {"paths": self.paths} if self.paths > 1 else {}
-        )
+        options = {"dropout": self.dropout, "word_dropout": self.word_dropout, "input_noise": self.input_noise}
+        options |= {"paths": self.paths} if self.paths > 1 else {}
         return {name: value for name, value in options.items() if value}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -368,6 +374,7 @@ class SequenceClassifier(SequenceModel):
         embedding: for token ids; features without it.
         dropout: rate, in training, of what stands in the vectors of tokens and of what the head reads.
         word_dropout: rate, in training, of tokens in whose place the unknown word (id 1) is read.
+        input_noise: standard deviation, in training, of noise that is added to features.
         head: ``dense``, or ``halves`` for a finite-state layer: the first half of the states rejects, the second
             accepts (the paper's Algorithm 2), with more classes an equal share each. The loss is then
             −log Σ_{j in the right half} α_j. No label is in doubt once the state is known, so aleatoric uncertainty is
@@ -392,6 +399,7 @@ class SequenceClassifier(SequenceModel):
         dropout: float = 0.0,
         word_dropout: float = 0.0,
         paths: int = 1,
+        input_noise: float = 0.0,
     ) -> None:
         if num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {num_classes}")
@@ -399,7 +407,7 @@ class SequenceClassifier(SequenceModel):
             raise ValueError("paths needs a layer that draws: several runs of any other give one answer")
         if head not in get_args(Head):
             raise ValueError(f"head must be one of {', '.join(map(repr, get_args(Head)))}, got {head!r}")
-        super().__init__(layer, num_classes, embedding, dropout, word_dropout, paths)
+        super().__init__(layer, num_classes, embedding, dropout, word_dropout, paths, input_noise)
         self.num_classes = num_classes
         if head == "halves":
             finite = self.finite_state_layer
@@ -493,6 +501,7 @@ class SequenceRegressor(SequenceModel):
         embedding: for token ids; features without it.
         dropout: rate, in training, of what stands in the vectors of tokens and of what the head reads.
         word_dropout: rate, in training, of tokens in whose place the unknown word (id 1) is read.
+        input_noise: standard deviation, in training, of noise that is added to features.
 
     Example:
         >>> from sttau import STTauGRU
@@ -511,12 +520,14 @@ class SequenceRegressor(SequenceModel):
         dropout: float = 0.0,
         word_dropout: float = 0.0,
         paths: int = 1,
+        input_noise: float = 0.0,
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
         if paths > 1 and not (variance and isinstance(layer, StochasticRNN)):
             raise ValueError("paths needs variance=True and a layer that draws: a mixture of several different answers")
-        super().__init__(layer, num_outputs * (2 if variance else 1), embedding, dropout, word_dropout, paths)
+        outputs = num_outputs * (2 if variance else 1)
+        super().__init__(layer, outputs, embedding, dropout, word_dropout, paths, input_noise)
         self.num_outputs = num_outputs
         self.variance = variance
 
