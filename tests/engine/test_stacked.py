@@ -15,6 +15,13 @@ def _networks(count: int, dtype: torch.dtype) -> tuple[list[nn.LSTM], list[Tenso
     return layers, [torch.randn(4, 6, 3, dtype=dtype, requires_grad=True) for _ in range(count)]
 
 
+def _assert_same_gradients(ours: Tensor, theirs: Tensor, wanted: list[Tensor]) -> None:
+    direction = torch.randn_like(theirs)
+    gradients = (torch.autograd.grad(output, wanted, direction) for output in (ours, theirs))
+    for mine, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["plain", "triton"])
 def test_it_is_nn_lstm_for_each_network(dtype: torch.dtype) -> None:
     layers, x = _networks(3, dtype)
@@ -22,14 +29,7 @@ def test_it_is_nn_lstm_for_each_network(dtype: torch.dtype) -> None:
     output = stacked.run(x, weights)
     expected = torch.stack([layer(part)[0] for layer, part in zip(layers, x, strict=True)])
     torch.testing.assert_close(output, expected)
-    direction = torch.randn_like(expected)
-    wanted = [*x, *(weight for layer in layers for weight in layer.parameters())]
-    for ours, theirs in zip(
-        torch.autograd.grad(output, wanted, direction),
-        torch.autograd.grad(expected, wanted, direction),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+    _assert_same_gradients(output, expected, [*x, *(weight for layer in layers for weight in layer.parameters())])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["plain", "triton"])
@@ -48,14 +48,7 @@ def test_masks_are_those_of_variational_dropout(dtype: torch.dtype) -> None:
         ]
     )
     torch.testing.assert_close(output, expected)
-    direction = torch.randn_like(expected)
-    wanted = [*x, *(weight for layer in layers for weight in layer.parameters())]
-    for ours, theirs in zip(
-        torch.autograd.grad(output, wanted, direction),
-        torch.autograd.grad(expected, wanted, direction),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+    _assert_same_gradients(output, expected, [*x, *(weight for layer in layers for weight in layer.parameters())])
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
