@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from sttau import SequenceClassifier, STTauLSTM
 from sttau.engine import Noise
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
-from sttau.training import Job, fit, fit_together
+from sttau.training import Finished, Interrupted, Job, Update, fit, fit_together
 from sttau.training.batches import Batch
 from sttau.training.stacking import alike, losses
 
@@ -67,6 +69,31 @@ def test_one_that_fails_does_not_stop_the_others() -> None:
     assert done[4].error is not None
     with pytest.raises(ValueError, match="at_once must be at least 1"):
         next(fit_together([], at_once=0))
+
+
+def test_what_was_interrupted_goes_on_and_ends_as_if_left_alone(tmp_path: Path) -> None:
+    x, y, lengths = _task()
+
+    def train(folder: Path, stop_at: int | None = None) -> dict[int, Finished]:
+        def interrupt(update: Update) -> None:
+            if update.number == stop_at:
+                signal.raise_signal(signal.SIGINT)
+
+        def options(seed: int) -> dict[str, Any]:
+            places = {"folder": folder / str(seed), "checkpoint_every": 5}
+            return {"updates": 20, "seed": seed, "on_update": interrupt if seed else (), **places}
+
+        jobs = [Job(_model(seed), x, y, lengths, options(seed)) for seed in range(3)]
+        return {done.number: done for done in fit_together(jobs)}
+
+    whole = train(tmp_path / "whole")
+    with pytest.raises(Interrupted, match="after update 13 of 20"):
+        train(tmp_path / "broken", stop_at=13)
+    again = train(tmp_path / "broken")
+    for number in range(3):  # the first was done, the second had begun, the third had not
+        assert again[number].error is None
+        assert again[number].log == whole[number].log
+        assert torch.equal(_weights(again[number].job.model), _weights(whole[number].job.model))
 
 
 _LAYERS = {"plain": nn.LSTM, "bayes": BayesLSTM, "dropout": partial(VariationalDropoutLSTM, dropout=0.3)}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sttau.checks import as_tensor
 from sttau.engine.noise import Noise, fingerprint
-from sttau.inference.predict import choose_mode, evaluating, pieces
+from sttau.inference.predict import DRAWN, choose_mode, evaluating, pieces
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceModel
 
@@ -45,7 +45,7 @@ def features(model: SequenceModel, inputs: Any, lengths: Any = None, samples: in
 
 def _features(model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samples: int, seed: int) -> Tensor:
     mode = choose_mode(model, "auto")
-    drawn = mode in ("soft", "straight_through", "sampled")
+    drawn = mode in DRAWN
     runs = samples if drawn else 1
     width = model.layer.num_layers * 5 * model.layer.hidden_size
     places, parts = [], []

@@ -25,7 +25,8 @@ _MODES: dict[str, LayerMode] = {
     "deterministic": "deterministic",
     "sampled": "sampled",
 }
-_DRAWN: tuple[LayerMode, ...] = ("soft", "straight_through", "sampled")
+#: Laws under which two runs differ.
+DRAWN: tuple[LayerMode, ...] = ("soft", "straight_through", "sampled")
 _NAMES = {mode: name for name, mode in _MODES.items()}
 _CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold, at least
 _RUN_BY_RUN = ("samples", "sample_variance")  # fields with an axis of runs
@@ -211,7 +212,7 @@ def predict(
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
 
-    runs = samples if mode in _DRAWN else 1
+    runs = samples if mode in DRAWN else 1
     device = model.head.weight.device
     width = model.layer.num_layers * 5 * model.layer.hidden_size
     if mode == "exact":
@@ -308,7 +309,7 @@ def choose_mode(model: SequenceModel, inference: str) -> LayerMode | None:
 
 def _noises(names: Tensor, runs: int, seed: int, at_once: int, mode: LayerMode | None) -> Iterator[Noise | None]:
     """Noise for all runs over a chunk of sequences, ``at_once`` runs at a time."""
-    if mode not in _DRAWN:
+    if mode not in DRAWN:
         yield None
         return
     for first in range(0, runs, at_once):

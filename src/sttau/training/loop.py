@@ -22,7 +22,7 @@ from sttau.training.log import JsonLines, Update
 from sttau.training.run import DivergedError, Goal, Run, Schedule, Settings, Watcher
 from sttau.training.team import Team
 
-__all__ = ["DivergedError", "begin", "fit", "team_of", "without_traces"]
+__all__ = ["DivergedError", "begin", "fit", "team_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +97,7 @@ def fit(
 
     Example:
         >>> from sttau import SequenceClassifier, STTauGRU
+        >>> _ = torch.manual_seed(0)
         >>> x = torch.randn(32, 5, 2)
         >>> model = SequenceClassifier(STTauGRU(2, 8, num_states=3), num_classes=2)
         >>> log = fit(model, x, (x.sum((1, 2)) > 0).long(), updates=20, learning_rate=0.01)
@@ -108,7 +109,7 @@ def fit(
         run = stack.enter_context(begin(given))
         team = team_of([run], given)
         device = run.processes.device
-        stack.enter_context(without_traces(device))
+        stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
         interrupted = stack.enter_context(interruptible())
         stack.callback(team.wait)
         stack.enter_context(team.at_work())
@@ -125,12 +126,9 @@ def fit(
 def begin(given: Mapping[str, Any]) -> Iterator[Run]:
     """Make a run of the arguments of :func:`fit`, by their names; in the end the model has its best weights."""
     model: SequenceModel = given["model"]
-    inputs, targets, lengths = (
-        as_tensor("inputs", given["inputs"]),
-        as_tensor("targets", given["targets"]),
-        given["lengths"],
-    )
-    lengths = model.check(inputs, None if lengths is None else as_tensor("lengths", lengths))
+    inputs, targets = as_tensor("inputs", given["inputs"]), as_tensor("targets", given["targets"])
+    lengths = None if given["lengths"] is None else as_tensor("lengths", given["lengths"])
+    lengths = model.check(inputs, lengths)
     targets = model.check_targets(targets, len(inputs))
     validate, precision = given["validate"], given["precision"]
     plain = {name: given[name] for name in Settings.__dataclass_fields__ if name != "validates"}
@@ -202,10 +200,3 @@ def team_of(runs: list[Run], given: Mapping[str, Any]) -> Team:
         run.model, run.parameters, run.scaler, given["precision"], run.order.sequences, processes, streams
     )
     return Team(runs, gradients)
-
-
-@contextmanager
-def without_traces(device: torch.device) -> Iterator[None]:
-    """PyTorch's generators are as they were afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        yield

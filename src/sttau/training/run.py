@@ -108,7 +108,7 @@ class Clock:
         self.generator = torch.Generator(device)  # of dropout
         self.told: Tensor | None = None  # (waits, …) what the last updates have to tell
         self.waits = waits
-        self._round = -1
+        self._round, self._sizes = -1, list[int]()  # of the batches of the round that is there
         self._ends: list[int | None] = []
 
     def prepare(self, order: Order, data: Data, seed: int, update: int) -> tuple[int, int | None]:

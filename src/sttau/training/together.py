@@ -76,7 +76,7 @@ def fit_together(jobs: Iterable[Job], at_once: int = 16) -> Iterator[Finished]:
     waiting = _Groups(enumerate(jobs))
     playing: deque[_Playing] = deque()
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng())
+        stack.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
         interrupted = stack.enter_context(interruptible())
         while True:
             while (not playing or (playing[-1].lasting and len(playing) < at_once)) and (group := waiting.next()):

@@ -110,6 +110,18 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
     assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
 
 
+def test_fewer_seeds_take_no_rows_away_but_other_settings_do(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run(cells("lstm", seeds=2), tmp_path)
+    timed = read_results(path)
+    assert "train_seconds" in timed[0].metrics
+    run(cells("lstm"), tmp_path, timing=False)
+    assert read_results(path) == timed
+    run(cells("lstm", updates=8), tmp_path, timing=False)
+    (row,) = read_results(path)
+    assert row.metrics["updates"] == 8
+
+
 def test_results_of_a_part_of_the_data_do_not_mix_with_others(tmp_path: Path) -> None:
     row = Result("paper", "bih", "lstm", None, 0, {"pe": 1.0}, {"part": {"train": 10}}, 0.0)
     check_folder(tmp_path, quick=False)

@@ -281,21 +281,26 @@ def run(
         together = _data if on == "ray" else _all  # a GPU works best with many small networks at once
     work = Work(folder, device, at_once)
     outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
-    _write(outcome.results, folder / "results.jsonl")  # should nobody wait for the times
-    if not timing:
-        return outcome
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
-    timings = run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options)
-    times = {(result.data, result.method): result.metrics for result in timings.results}
-    results = [
+    failures, results = outcome.failures, _with_times(outcome.results, timed, store)
+    _write(results, folder / "results.jsonl")
+    if timing:
+        failures = failures + run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options).failures
+        results = _with_times(outcome.results, timed, store)
+        _write(results, folder / "results.jsonl")
+    return Outcome(results, failures)
+
+
+def _with_times(results: Sequence[Result], timed: Sequence[Cell], store: Store) -> list[Result]:
+    """Results, those of first seeds with what was measured of their times, now or before."""
+    times = {(cell.data, cell.method): found.metrics for cell in timed if (found := store.read(cell)) is not None}
+    return [
         replace(result, metrics=result.metrics | times.get((result.data, result.method), {}))
         if result.seed == 0
         else result
-        for result in outcome.results
+        for result in results
     ]
-    _write(results, folder / "results.jsonl")
-    return Outcome(results, outcome.failures + timings.failures)
 
 
 def _data(cell: Cell) -> str:
@@ -307,11 +312,20 @@ def _all(cell: Cell) -> int:
 
 
 def _write(results: Sequence[Result], path: Path) -> None:
-    """Put results in the place of older ones of the same networks; nothing else is touched."""
-    mine = {(result.data, result.method) for result in results}
-    before = read_results(path) if path.exists() else []
-    others = [old for old in before if (old.data, old.method) not in mine]
+    """Add results to those that are there, in the place of older ones: of the same seed, or with other settings."""
+    mine = {(result.data, result.method): _same(result) for result in results}
+    seeds = {(result.data, result.method, result.seed) for result in results}
+    others = [
+        old
+        for old in (read_results(path) if path.exists() else ())
+        if (old.data, old.method, old.seed) not in seeds and mine.get((old.data, old.method), _same(old)) == _same(old)
+    ]
     place = {(network.data, network.name): number for number, network in enumerate(NETWORKS)}
     every = [*others, *results]
     every.sort(key=lambda result: (place.get((result.data, result.method), len(place)), result.seed))
     write_results(every, path)
+
+
+def _same(result: Result) -> dict[str, Any]:
+    """Settings that all seeds of a network have in common."""
+    return {name: value for name, value in result.settings.items() if name != "prediction_runs"}

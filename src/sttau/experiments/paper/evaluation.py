@@ -35,7 +35,7 @@ from sttau.experiments.paper.figures import SENTENCES
 from sttau.experiments.paper.splits import Splits, ask, lengths_of
 from sttau.files import write_atomically
 from sttau.inference import features, predict
-from sttau.inference.predict import choose_mode
+from sttau.inference.predict import DRAWN, choose_mode
 from sttau.layers import FiniteStateRNN, VariationalDropoutLSTM
 from sttau.models import DeepEnsemble, SequenceModel
 from sttau.ood import SCORES, FeatureDistance, area_under_risk_coverage, detection, max_probability_score
@@ -59,7 +59,7 @@ class Evaluation(NamedTuple):
 
 def draws(model: SequenceModel) -> bool:
     """Whether two predictions with different seeds differ."""
-    return choose_mode(model, "auto") in ("soft", "straight_through", "sampled")
+    return choose_mode(model, "auto") in DRAWN
 
 
 def measure(probabilities: Tensor, labels: Tensor) -> dict[str, float]:

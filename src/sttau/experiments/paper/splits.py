@@ -35,7 +35,8 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
     Args:
         data: name of the data set.
         part: how many sequences of ``train``, ``validation``, ``test`` and of each foreign set (``outside``), a seeded
-            choice, and to how many steps they are cut (``time``); all where nothing is said.
+            choice, and to how many steps they are cut (``time``); all where nothing is said. ``held_out`` training
+            sequences are for validation too, and not trained on.
         device: where to.
 
     Example:
@@ -53,15 +54,43 @@ def _load_once(data: str, part: tuple[tuple[str, int], ...], device: str) -> Spl
     def get(name: str, split: str, size: str) -> SequenceDataset:
         return _on(_cut(load(name, split), sizes.get(size), sizes.get("time")), device)
 
+    train, validation = _hold_out(
+        get(data, "train", "train"), get(data, "validation", "validation"), sizes.get("held_out", 0)
+    )
     splits = Splits(
-        train=get(data, "train", "train"),
-        validation=get(data, "validation", "validation"),
+        train=train,
+        validation=validation,
         test=get(data, "test", "test"),
         outside={out: get(name, "test", "outside") for out, name in OUTSIDE.get(data, {}).items()},
     )
     if device == "cuda":
         torch.cuda.synchronize()  # it will be read on other streams
     return splits
+
+
+def _hold_out(
+    train: SequenceDataset, validation: SequenceDataset, count: int
+) -> tuple[SequenceDataset, SequenceDataset]:
+    """Move some sequences, a seeded choice, from training to validation."""
+    if not count:
+        return train, validation
+    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(_PART_SEED))
+    moved, kept = train.select(order[:count].sort().values), train.select(order[count:].sort().values)
+    time = max(moved.inputs.shape[1], validation.inputs.shape[1])
+
+    def widened(data: SequenceDataset) -> Tensor:
+        wide = data.inputs.new_zeros(len(data), time, *data.inputs.shape[2:])
+        wide[:, : data.inputs.shape[1]] = data.inputs
+        return wide
+
+    pairs = (moved, validation)
+    return kept, replace(
+        validation,
+        inputs=torch.cat([widened(data) for data in pairs]),
+        lengths=torch.cat([data.lengths for data in pairs]),
+        labels=torch.cat([data.labels for data in pairs]),
+        ids=None,
+    )
 
 
 def _cut(data: SequenceDataset, size: int | None, time: int | None) -> SequenceDataset:

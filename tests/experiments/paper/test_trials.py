@@ -1,0 +1,58 @@
+"""Trials on validation data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sttau.experiments.paper import trials
+from sttau.experiments.paper.networks import find
+from sttau.experiments.paper.splits import ask, load_splits
+from sttau.experiments.paper.trained import read_network
+from sttau.experiments.results import read_results
+from tests.experiments.paper.nursery import PART, network
+
+
+def test_what_is_given_takes_the_place_of_what_is_declared() -> None:
+    given = {"settings": {"model": {"paths": 8}}, "training": {"updates": 10}, "seed": 3, "part": {"held_out": 100}}
+    cell = trials.cell_of({"name": "more paths", "data": "imdb", "network": "st-tau-best", **given})
+    declared = find("imdb", "st-tau-best")
+    assert (cell.experiment, cell.method, cell.seed) == ("trial", "more paths", 3)
+    assert cell.settings["settings"]["model"] == {**declared.settings["model"], "paths": 8}
+    assert cell.settings["training"] == {**declared.training, "updates": 10}
+    with pytest.raises(ValueError, match="a trial has name, data, network"):
+        trials.cell_of({"name": "n", "data": "imdb", "network": "st-tau-best", "updates": 3})
+
+
+def test_trials_are_judged_on_validation_data_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trials, "find", lambda data, name: network(name))
+    base: dict[str, Any] = {"data": "digits", "network": "st-tau-classes", "part": {**PART, "held_out": 20}}
+    file = tmp_path / "trials.json"
+    file.write_text(
+        json.dumps(
+            [
+                {"name": "base", **base},
+                {"name": "seed 1", **base, "seed": 1},
+                {"name": "bad", **base, "settings": {"num_states": 1}},
+            ]
+        )
+    )
+    out = tmp_path / "out.jsonl"
+    trials.main([str(file), str(out)])
+    first, second = read_results(out)
+    assert (first.method, second.method, second.seed) == ("base", "seed 1", 1)
+    assert "bad failed: num_states must be at least 2" in capsys.readouterr().out
+    data = load_splits("digits", base["part"], "cpu")
+    assert (len(data.train), len(data.validation)) == (80, 80)
+    cell = trials.cell_of({"name": "base", **base})
+    model, _ = read_network(tmp_path / "networks", cell, "cpu")
+    wrong = ask(model, data.validation).mean(0).argmax(-1) != data.validation.labels
+    assert first.metrics["validation_pe"] == pytest.approx(100 * float(wrong.double().mean()))
+    assert all(
+        name.startswith("validation_") for name in first.metrics if name not in ("temperature", "best_update", "tau")
+    )
