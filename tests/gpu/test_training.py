@@ -124,7 +124,8 @@ def test_members_on_streams_of_their_own_have_the_gradient_of_the_sum(name: str)
         for ours, theirs in zip(got.values, want, strict=True):
             assert ours is not None
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
-    assert len(eager.streams) == 4
+    assert eager.lanes is not None
+    assert len(eager.lanes.streams) == 4
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

@@ -18,6 +18,7 @@ from sttau.engine import Noise
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
 from sttau.training import Finished, Interrupted, Job, Update, fit, fit_together
 from sttau.training.batches import Batch
+from sttau.training.lanes import Lanes
 from sttau.training.stacking import alike, losses
 
 
@@ -111,7 +112,7 @@ def test_stacked_networks_have_the_losses_and_gradients_they_have_alone(names: t
         rows = torch.arange(8) + 8 * number
         noise = Noise(torch.tensor(number), torch.arange(8), torch.full((8,), 5))
         batches.append(Batch(x[rows], y[rows], lengths[rows], noise, 1.0))
-    together = losses(models, batches, 40, [nullcontext] * 3)
+    together = losses(models, batches, 40, [nullcontext] * 3, Lanes(torch.device("cpu")))
     for model, batch, loss in zip(models, batches, together, strict=True):
         alone = model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise)
         penalty = model.penalty(40)

@@ -32,31 +32,39 @@ class Weights(NamedTuple):
     recurrent_bias: Tensor  # (4 d,)
 
 
-def run(x: Sequence[Tensor], weights: Sequence[Weights], masks: Sequence[Tensor] | None = None) -> Tensor:
+def run(
+    x: Sequence[Tensor],
+    weights: Sequence[Weights],
+    lengths: Sequence[Tensor | None] | None = None,
+    masks: Sequence[Tensor] | None = None,
+) -> Tensor:
     """Run one layer of each network.
 
     Args:
         x: (rows, time, features) for each network, all of one shape.
         weights: of each.
+        lengths: (rows,) valid steps for each; None for all.
         masks: (rows, d) for each, what h_{t-1} is multiplied with; no gradient goes to them.
 
     Returns:
-        h_t, (networks, rows, time, d).
+        h after the last valid step, (networks, rows, d).
 
     Example:
         >>> layers = [torch.nn.LSTM(3, 4, batch_first=True) for _ in range(2)]
         >>> weights = [Weights(*layer.parameters()) for layer in layers]
         >>> x = torch.randn(2, 5, 7, 3)
-        >>> torch.allclose(run(x.unbind(), weights)[1], layers[1](x[1])[0], atol=1e-6)
+        >>> torch.allclose(run(x.unbind(), weights)[1], layers[1](x[1])[0][:, -1], atol=1e-6)
         True
     """
-    size = weights[0].recurrent.shape[1]
+    rows, time, _ = x[0].shape
     stacked = [torch.stack(part) for part in zip(*weights, strict=True)]
     mask = None if masks is None else torch.stack(list(masks))
+    whole = torch.full((rows,), time, device=x[0].device)
+    ends = torch.stack([whole if length is None else length for length in lengths or [None] * len(x)])
     output: Tensor = _Stacked.apply(  # type: ignore[no-untyped-call]
-        torch.stack([part.transpose(0, 1) for part in x]), stacked[0], stacked[1], stacked[2] + stacked[3], mask
+        torch.stack([part.transpose(0, 1) for part in x]), stacked[0], stacked[1], stacked[2] + stacked[3], mask, ends
     )
-    return output.view(len(weights), -1, len(x[0]), size).transpose(1, 2)
+    return output
 
 
 class _Stacked(torch.autograd.Function):
@@ -67,11 +75,16 @@ class _Stacked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, recurrent: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
-        networks, time, rows, _ = x.shape
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, recurrent: Tensor, bias: Tensor, mask: Tensor | None, ends: Tensor
+    ) -> Tensor:
+        networks, time, rows, features = x.shape
         d = recurrent.shape[2]
         with _as_cudnn():
-            gates = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT).view(networks, time, rows, 4 * d)
+            if features == 1:
+                gates = torch.addcmul(bias[:, None, None], x, weight.mT[:, None])
+            else:
+                gates = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT).view(networks, time, rows, 4 * d)
         hidden = gates.new_empty(networks, time + 1, rows, d)
         cells = torch.empty_like(hidden)
         hidden[:, 0] = cells[:, 0] = 0
@@ -80,24 +93,23 @@ class _Stacked(torch.autograd.Function):
             dropped = torch.empty_like(hidden)
             dropped[:, 0] = 0
         _backend(gates).forward(gates, recurrent, mask, cells, hidden, dropped)
-        ctx.save_for_backward(x, weight, recurrent, mask, gates, cells, dropped)
-        return hidden[:, 1:]
+        ctx.save_for_backward(x, weight, recurrent, mask, ends, gates, cells, dropped)
+        return hidden.gather(1, ends[:, None, :, None].expand(-1, -1, -1, d)).squeeze(1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, recurrent, mask, gates, cells, dropped = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, recurrent, mask, ends, gates, cells, dropped = ctx.saved_tensors
         delta = torch.empty_like(gates)
-        _backend(gates).backward(gates, recurrent, mask, cells, grad_output.contiguous(), delta)
-        wide = delta.flatten(1, 2)
+        _backend(gates).backward(gates, recurrent, mask, cells, grad.contiguous(), ends, delta)
+        wide, d, features = delta.flatten(1, 2), recurrent.shape[2], x.shape[3]
+        ones = x.new_ones(1).expand(*x.shape[:3], 8 - features % 8)  # for the bias; products like round sizes
         with _as_cudnn():
-            return (
-                torch.bmm(wide, weight).view_as(x) if ctx.needs_input_grad[0] else None,
-                wide.mT @ x.flatten(1, 2),
-                wide.mT @ dropped[:, :-1].reshape(len(wide), wide.shape[1], -1),
-                wide.sum(1),
-                None,
-            )
+            grads = wide.mT @ torch.cat([dropped[:, :-1], x, ones], -1).flatten(1, 2)
+            parts = grads[..., : d + features + 1].split([d, features, 1], -1)
+            grad_recurrent, grad_weight, grad_bias = (part.contiguous() for part in parts)
+            grad_x = torch.bmm(wide, weight).view_as(x) if ctx.needs_input_grad[0] else None
+        return grad_x, grad_weight, grad_recurrent, grad_bias.squeeze(-1), None, None
 
 
 @contextmanager
@@ -140,13 +152,13 @@ class _Plain:
 
     @staticmethod
     def backward(
-        gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad_output: Tensor, delta: Tensor
+        gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad: Tensor, ends: Tensor, delta: Tensor
     ) -> None:
-        """Fill ``delta``, the gradient of the projected input."""
+        """Fill ``delta``, the gradient of the projected input, from ``grad``, that of h at the ends."""
         carried, time = torch.zeros_like(cells[:, 0]), gates.shape[1]  # the gradient of c
         for t in range(time - 1, -1, -1):
             i, f, n, o = gates[:, t].chunk(4, dim=-1)
-            tanh, dh = cells[:, t + 1].tanh(), grad_output[:, t]
+            tanh, dh = cells[:, t + 1].tanh(), torch.where((ends == t + 1)[..., None], grad, 0)
             if t + 1 < time:
                 through = torch.bmm(delta[:, t + 1], weight)
                 dh = dh + (through if mask is None else through * mask)

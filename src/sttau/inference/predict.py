@@ -280,7 +280,7 @@ def _room(device: torch.device) -> int:
     """About how many numbers a chunk may hold: on a GPU, a part of the memory that is free."""
     if device.type != "cuda":
         return _CHUNK_NUMBERS
-    return max(_CHUNK_NUMBERS, min(16 * _CHUNK_NUMBERS, torch.cuda.mem_get_info(device)[0] // 32))
+    return max(_CHUNK_NUMBERS, min(64 * _CHUNK_NUMBERS, torch.cuda.mem_get_info(device)[0] // 64))
 
 
 def choose_mode(model: SequenceModel, inference: str) -> LayerMode | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from sttau.engine import Noise
 from sttau.models import SequenceModel
 from sttau.training.batches import Batch
+from sttau.training.lanes import Lanes
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -63,7 +64,8 @@ class Gradients:
         self.model, self.parameters, self.scaler = model, parameters, scaler
         self.dtype = None if precision == "float32" else getattr(torch, precision)
         self.sequences, self.processes = sequences, processes
-        self.may_have_streams, self.streams = streams, list[torch.cuda.Stream]()
+        self.may_have_streams = streams
+        self.lanes: Lanes | None = None
         self.seen: set[torch.Size] = set()
 
     def __call__(self, batch: Batch) -> Gradient:
@@ -72,7 +74,8 @@ class Gradients:
         works: list[Callable[[], _Part]] = [partial(self._gradient, network, batch, own) for network, own in networks]
         # What is made once and kept, such as constants of a shape, is made on the current stream, which all wait for.
         if self.may_have_streams and len(works) > 1 and batch.inputs.is_cuda and batch.inputs.shape in self.seen:
-            parts = self._beside_each_other(works, batch.inputs.device)
+            self.lanes = self.lanes or Lanes(batch.inputs.device)
+            parts = self._beside_each_other(works, self.lanes)
         else:
             parts = [work() for work in works]
             self.seen.add(batch.inputs.shape)
@@ -103,22 +106,12 @@ class Gradients:
             values = torch.autograd.grad(self.scaler.scale(loss), own, allow_unused=True)
         return loss.detach(), dict(zip(own, values, strict=True))
 
-    def _beside_each_other(self, works: list[Callable[[], _Part]], device: torch.device) -> list[_Part]:
-        """Each on a stream that begins and ends where the current one is."""
-        while len(self.streams) < len(works):
-            self.streams.append(torch.cuda.Stream(device))
-        current = torch.cuda.current_stream(device)
-        parts = []
-        for work, stream in zip(works, self.streams, strict=False):
-            stream.wait_stream(current)
-            with torch.cuda.stream(stream):
-                parts.append(work())
-        for stream in self.streams[: len(works)]:
-            current.wait_stream(stream)
+    def _beside_each_other(self, works: list[Callable[[], _Part]], lanes: Lanes) -> list[_Part]:
+        parts = lanes.do(works)
         for loss, values in parts:
             for tensor in (loss, *values.values()):
                 if tensor is not None:
-                    tensor.record_stream(current)
+                    tensor.record_stream(torch.cuda.current_stream(lanes.device))
         return parts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from sttau.engine import Noise, stacked
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
 from sttau.models import FixedLabels, SequenceClassifier, SequenceModel
 from sttau.training.batches import Batch
+from sttau.training.lanes import Lanes
 
 
 def alike(model: SequenceModel) -> Hashable | None:
@@ -42,6 +44,7 @@ def losses(
     batches: Sequence[Batch],
     sequences: int,
     drawing: Sequence[Callable[[], AbstractContextManager[Any]]],
+    lanes: Lanes,
 ) -> list[Tensor]:
     """The loss of each network on its own batch, with its penalty; the recurrences run as one.
 
@@ -50,26 +53,38 @@ def losses(
         batches: one for each, of one shape.
         sequences: how many there are to train on; penalties are divided by it.
         drawing: one for each; what it gives is entered wherever PyTorch's generator may be drawn from.
+        lanes: for what each does by itself.
     """
-    vectors, lengths, weights, masks = [], [], [], []
-    for model, batch, draws in zip(models, batches, drawing, strict=True):
-        with draws():
-            inputs, valid = model._prepared(batch.inputs, batch.lengths)
-            x = model._vectors(inputs)
-        own, mask_in, mask = _parts(model.layer, batch.noise)
-        vectors.append(x if mask_in is None else x * mask_in[:, None])
-        lengths.append(valid)
-        weights.append(own)
-        masks.append(mask)
-    outputs = stacked.run(vectors, weights, _for_all(masks))
-    parts = []
-    for model, batch, valid, output, draws in zip(models, batches, lengths, outputs, drawing, strict=True):
-        with draws():
-            features = model._at_ends(output, valid)
-        loss = F.cross_entropy(model.head(features), batch.targets)
-        penalty = model.penalty(sequences)
-        parts.append(loss if penalty is None else loss + penalty)
-    return parts
+    items = list(zip(models, batches, drawing, strict=True))
+    vectors, lengths, weights, masks = zip(*lanes.do([partial(_begin, *item) for item in items]), strict=True)
+    features = stacked.run(vectors, weights, lengths, _for_all(masks))
+    return lanes.do([partial(_end, *item, read, sequences) for item, read in zip(items, features, strict=True)])
+
+
+def _begin(
+    model: SequenceModel, batch: Batch, draws: Callable[[], AbstractContextManager[Any]]
+) -> tuple[Tensor, Tensor | None, stacked.Weights, Tensor | None]:
+    """What goes into the recurrence: vectors, lengths, weights and mask."""
+    with draws():
+        inputs, lengths = model._prepared(batch.inputs, batch.lengths)
+        x = model._vectors(inputs)
+    weights, mask_in, mask = _parts(model.layer, batch.noise)
+    return x if mask_in is None else x * mask_in[:, None], lengths, weights, mask
+
+
+def _end(
+    model: SequenceModel,
+    batch: Batch,
+    draws: Callable[[], AbstractContextManager[Any]],
+    features: Tensor,
+    sequences: int,
+) -> Tensor:
+    """The loss, from what the layer gave after the last step."""
+    with draws():
+        features = F.dropout(features, model.dropout, model.training)
+    loss = F.cross_entropy(model.head(features), batch.targets)
+    penalty = model.penalty(sequences)
+    return loss if penalty is None else loss + penalty
 
 
 def _for_all(masks: Sequence[Tensor | None]) -> list[Tensor] | None:

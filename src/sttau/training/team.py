@@ -14,6 +14,7 @@ import torch
 
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradient, no_waiting
+from sttau.training.lanes import Lanes
 from sttau.training.run import Run
 from sttau.training.stacking import losses
 
@@ -33,6 +34,7 @@ class Team:
     def __init__(self, runs: Sequence[Run], gradients: Callable[[Batch], Gradient]) -> None:
         self.runs, self.gradients = list(runs), gradients
         self.captured: Captured | None = None
+        self.lanes = Lanes(runs[0].processes.device)  # for what the runs of a team do one by one
         self.stream: torch.cuda.Stream | None = None
         clocks = [run.clock for run in runs if run.clock is not None]
         if clocks:
@@ -79,20 +81,21 @@ class Team:
 
     def _work(self, shape: Shape) -> None:
         """One update of every run, by their clocks."""
-        batches = [run.take_batch(*shape) for run in self.runs]
         if len(self.runs) == 1:
             (run,) = self.runs
             with _drawing(run):
-                run.step(*self.gradients(batches[0]))
+                run.step(*self.gradients(run.take_batch(*shape)))
             return
+        batches = self.lanes.do([partial(run.take_batch, *shape) for run in self.runs])
         models, drawing = [run.model for run in self.runs], [partial(_drawing, run) for run in self.runs]
-        parts = losses(models, batches, self.runs[0].order.sequences, drawing)
+        parts = losses(models, batches, self.runs[0].order.sequences, drawing, self.lanes)
         wanted = [parameter for run in self.runs for parameter in run.parameters]
         total = torch.stack(parts).sum()
         with torch.autograd.set_multithreading_enabled(False):
             values = iter(torch.autograd.grad(total, wanted, allow_unused=True))
-        for run, loss in zip(self.runs, parts, strict=True):
-            run.step(loss.detach(), tuple(next(values) for _ in run.parameters))
+        steps = [partial(run.step, loss.detach()) for run, loss in zip(self.runs, parts, strict=True)]
+        gradients = [tuple(next(values) for _ in run.parameters) for run in self.runs]
+        self.lanes.do([partial(step, gradient) for step, gradient in zip(steps, gradients, strict=True)])
 
 
 def _drawing(run: Run) -> Any:
