@@ -19,12 +19,17 @@ def _networks(
     return layers, [torch.randn(rows, 6, features, dtype=dtype, requires_grad=True) for _ in range(count)]
 
 
-def _assert_same_gradients(ours: Tensor, theirs: Tensor, wanted: list[Tensor]) -> None:
+def _assert_same(ours: Tensor, theirs: Tensor, wanted: list[Tensor]) -> None:
+    """Results and gradients are equal, or almost so where weights are rounded to the ten digits of TF32."""
+    rounded = ours.dtype == torch.float32 and ours.shape[1] > 32
     direction = torch.randn_like(theirs)
-    gradients = (torch.autograd.grad(output, wanted, direction) for output in (ours, theirs))
-    for mine, expected in zip(*gradients, strict=True):
+    values = ([output, *torch.autograd.grad(output, wanted, direction)] for output in (ours, theirs))
+    for mine, expected in zip(*values, strict=True):
         assert mine.is_contiguous() == expected.is_contiguous()
-        torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-4)
+        if rounded:
+            assert (mine - expected).norm() < 1e-3 * expected.norm()
+        else:
+            torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-4)
 
 
 def _parameters(layers: list[nn.LSTM]) -> list[Tensor]:
@@ -43,8 +48,7 @@ def test_it_is_nn_lstm_for_each_network(dtype: torch.dtype, shape: tuple[int, in
     whole = [layer(part)[0] for layer, part in zip(layers, x, strict=True)]
     ends = [torch.full_like(rows, 6) if length is None else length for length in lengths]
     expected = torch.stack([part[rows, end - 1] for part, end in zip(whole, ends, strict=True)])
-    torch.testing.assert_close(output, expected)
-    _assert_same_gradients(output, expected, [*x, *_parameters(layers)])
+    _assert_same(output, expected, [*x, *_parameters(layers)])
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -63,8 +67,7 @@ def test_masks_are_those_of_variational_dropout(dtype: torch.dtype, shape: tuple
             for part, w, mask in zip(x, weights, masks, strict=True)
         ]
     )
-    torch.testing.assert_close(output, expected)
-    _assert_same_gradients(output, expected, [*x, *_parameters(layers)])
+    _assert_same(output, expected, [*x, *_parameters(layers)])
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

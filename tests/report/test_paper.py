@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from sttau.cli import app
 from sttau.experiments.paper import dropout_sweep, table2
 from sttau.experiments.paper.declaration import DATA
+from sttau.experiments.paper.history import Stretch, read_history
 from sttau.experiments.paper.networks import NETWORKS, TRIED, find
 from sttau.experiments.results import Result, read_results, write_results
 from sttau.report.paper import FIGURES, draw, renew, tables, write_report
@@ -96,7 +97,8 @@ def test_errors_that_the_test_cannot_tell_from_the_best_are_bold(tmp_path: Path)
 
 
 def test_what_was_not_computed_is_a_dash(folder: Path, results: list[Result]) -> None:
-    made, empty = tables(results, folder / "predictions"), tables([], Path("nowhere"))
+    history = [Stretch(60.0, "a GPU", ["bih lstm 0"])]
+    made, empty = tables(results, folder / "predictions", history), tables([], Path("nowhere"))
     assert list(made) == list(empty)
     assert "—" not in "".join(made.values())
     assert _row(_part(empty["table1"], "imdb"), "LSTM")[1:] == ["—", "—", "—", "—", "10.42 / 3.64 / 11.24"]
@@ -206,7 +208,7 @@ def test_the_page_shows_the_tables_of_the_committed_results() -> None:
     results = read_results(path) if path.exists() else []
     drawn = {name: None for name in FIGURES if (PAGE.parent / "images" / f"paper-{name}.png").exists()}
     page = PAGE.read_text("utf-8")
-    assert renew(page, tables(results, RESULTS / "predictions"), drawn) == page
+    assert renew(page, tables(results, RESULTS / "predictions", read_history(RESULTS)), drawn) == page
 
 
 needs_results = pytest.mark.skipif(

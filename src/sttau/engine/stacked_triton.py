@@ -1,8 +1,12 @@
-"""The steps of ``stacked.py``: a program makes them for some units of some rows of one network.
+"""The steps of ``stacked.py`` as kernels, in two forms.
 
-What one step writes the next one reads. Where a program has all units of its rows it makes all steps, behind barriers;
-else a step ends with its kernel, and captured in a CUDA graph a start takes no longer than the step itself. W_h is read
-from the cache of the GPU at every step, as much of it as a program needs.
+The weights of up to 128 units fit into one multiprocessor as float16, which has as many digits as TF32. There a program
+makes all steps of some rows, and what a step needs of the one before never leaves it (``resident``). Gradients are
+brought into the range of float16, row by row.
+
+Otherwise a program makes one step for some units of some rows, and reads its part of W_h from the cache of the GPU.
+What one step writes the next one reads, so a step ends with its kernel; captured in a CUDA graph, a start takes no
+longer than the step itself.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import triton.language as tl
 from torch import Tensor
 
 from sttau.engine.launch import launch
+
+_ANY_NUMBER = ["t", "time", "rows"]
 
 
 @triton.jit
@@ -33,140 +39,221 @@ def _place(rows, d: tl.constexpr, R: tl.constexpr, U: tl.constexpr):
     return tl.cast(network, tl.int64), row, unit
 
 
-_ANY_NUMBER = ["t0", "t1", "time", "rows"]
+@triton.jit
+def _load_four(at, on, step: tl.constexpr):
+    """What belongs to the gates i, f, n and o, which lie ``step`` numbers apart."""
+    return (
+        tl.load(at, mask=on, other=0.0),
+        tl.load(at + step, mask=on, other=0.0),
+        tl.load(at + 2 * step, mask=on, other=0.0),
+        tl.load(at + 3 * step, mask=on, other=0.0),
+    )
+
+
+@triton.jit
+def _store_four(at, on, step: tl.constexpr, i, f, n, o):
+    tl.store(at, i, mask=on)
+    tl.store(at + step, f, mask=on)
+    tl.store(at + 2 * step, n, mask=on)
+    tl.store(at + 3 * step, o, mask=on)
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER)
-def forward_kernel(
-    gates, weight, cells, hidden, mask, dropped, t0, t1, time, rows,
+def forward_resident(
+    gates, weight, cells, hidden, mask, dropped, time, rows,
+    d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """All steps. ``weight`` is W_hᵀ, (networks, d, 4 d) in float16; the rest as in :func:`forward_step`.
+
+    U is the next power of two to d. AHEAD: the projected input of the next step is loaded a step before.
+    """
+    network, row, unit = _place(rows, d, R, U)
+    own = unit < d
+    on = (row < rows)[:, None] & own[None, :]
+    w = _load_four(weight + (network * d + unit)[:, None] * (4 * d) + unit[None, :], own[:, None] & own[None, :], d)
+    if mask is not None:
+        keep = tl.load(mask + (network * rows + row)[:, None] * d + unit[None, :], mask=on, other=0.0)
+    c = tl.zeros([R, U], tl.float32)
+    h = tl.zeros([R, U], tl.float16)
+    x = _load_four(gates + (network * time * rows + row)[:, None] * (4 * d) + unit[None, :], on, d)
+    for t in range(time):
+        at = gates + ((network * time + t) * rows + row)[:, None] * (4 * d) + unit[None, :]
+        coming = (
+            gates + ((network * time + tl.minimum(t + 1, time - 1)) * rows + row)[:, None] * (4 * d) + unit[None, :]
+        )
+        if AHEAD:
+            following = _load_four(coming, on, d)
+        i = tl.sigmoid(x[0] + tl.dot(h, w[0]))
+        f = tl.sigmoid(x[1] + tl.dot(h, w[1]))
+        n = _tanh(x[2] + tl.dot(h, w[2]))
+        o = tl.sigmoid(x[3] + tl.dot(h, w[3]))
+        c = f * c + i * n
+        out = o * _tanh(c)
+        after = ((network * (time + 1) + t + 1) * rows + row)[:, None] * d + unit[None, :]
+        tl.store(cells + after, c, mask=on)
+        tl.store(hidden + after, out, mask=on)
+        if mask is not None:
+            out = out * keep
+            tl.store(dropped + after, out, mask=on)
+        h = out.to(tl.float16)
+        _store_four(at, on, d, i, f, n, o)
+        if AHEAD:
+            x = following
+        else:
+            x = _load_four(coming, on, d)
+
+
+@triton.jit(do_not_specialize=_ANY_NUMBER)
+def backward_resident(
+    gates, weight, cells, grad, ends, delta, mask, time, rows,
+    d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """All steps, the last first. ``weight`` is W_h, (networks, 4 d, d) in float16; else as :func:`backward_step`."""
+    network, row, unit = _place(rows, d, R, U)
+    own = unit < d
+    here = row < rows
+    on = here[:, None] & own[None, :]
+    w = _load_four(weight + (network * 4 * d + unit)[:, None] * d + unit[None, :], own[:, None] & own[None, :], d * d)
+    place = (network * rows + row)[:, None] * d + unit[None, :]  # in buffers without time
+    if mask is not None:
+        keep = tl.load(mask + place, mask=on, other=0.0)
+    end = tl.load(ends + network * rows + row, mask=here, other=0)[:, None]
+    dc = tl.zeros([R, U], tl.float32)
+    dh = tl.zeros([R, U], tl.float32)
+    last = (network * (time + 1) + time) * rows + row
+    now = tl.load(cells + last[:, None] * d + unit[None, :], mask=on, other=0.0)
+    x = _load_four(gates + (last - (network + 1) * rows)[:, None] * (4 * d) + unit[None, :], on, d)
+    for step in range(time):
+        t = time - 1 - step
+        gate = ((network * time + t) * rows + row)[:, None] * (4 * d) + unit[None, :]
+        coming = gates + ((network * time + tl.maximum(t - 1, 0)) * rows + row)[:, None] * (4 * d) + unit[None, :]
+        if AHEAD:
+            following = _load_four(coming, on, d)
+        i, f, n, o = x
+        slot = (network * (time + 1) + t) * rows + row
+        before = tl.load(cells + slot[:, None] * d + unit[None, :], mask=on, other=0.0)
+        dh += tl.load(grad + place, mask=on & (end == t + 1), other=0.0)
+        tanh = _tanh(now)
+        dc += dh * o * (1 - tanh * tanh)
+        d_i = dc * n * i * (1 - i)
+        d_f = dc * before * f * (1 - f)
+        d_n = dc * i * (1 - n * n)
+        d_o = dh * tanh * o * (1 - o)
+        _store_four(delta + gate, on, d, d_i, d_f, d_n, d_o)
+        largest = tl.maximum(tl.maximum(tl.abs(d_i), tl.abs(d_f)), tl.maximum(tl.abs(d_n), tl.abs(d_o)))
+        top = tl.max(largest, axis=1)[:, None]
+        scale = 1 / tl.maximum(top, 1e-37)
+        dh = tl.dot((d_i * scale).to(tl.float16), w[0])
+        dh = tl.dot((d_f * scale).to(tl.float16), w[1], dh)
+        dh = tl.dot((d_n * scale).to(tl.float16), w[2], dh)
+        dh = tl.dot((d_o * scale).to(tl.float16), w[3], dh)
+        dh = dh * top
+        if mask is not None:
+            dh = dh * keep
+        dc = dc * f
+        now = before
+        if AHEAD:
+            x = following
+        else:
+            x = _load_four(coming, on, d)
+
+
+@triton.jit(do_not_specialize=_ANY_NUMBER)
+def forward_step(
+    gates, weight, cells, hidden, mask, dropped, t, time, rows,
     d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Steps t0 to t1. ``weight`` is W_hᵀ, (networks, d, 4 d); ``gates`` holds the projected input, and then the gates.
+    """Step t of all. ``weight`` is W_hᵀ, (networks, d, 4 d); ``gates`` holds the projected input, and then the gates.
 
     ``dropped`` is m ⊙ h, or ``hidden`` where there is no mask; K units of it are multiplied at a time.
     """
     network, row, unit = _place(rows, d, R, U)
     here = row < rows
     on = here[:, None] & (unit < d)[None, :]
+    before = (network * (time + 1) + t) * rows + row  # in buffers with an extra slot
+    at = gates + ((network * time + t) * rows + row)[:, None] * (4 * d) + unit[None, :]
+    x = _load_four(at, on, d)  # they arrive during the products
+    c = tl.load(cells + before[:, None] * d + unit[None, :], mask=on, other=0.0)
     if mask is not None:
         keep = tl.load(mask + (network * rows + row)[:, None] * d + unit[None, :], mask=on, other=0.0)
-    c = tl.load(cells + ((network * (time + 1) + t0) * rows + row)[:, None] * d + unit[None, :], mask=on, other=0.0)
-    for t in range(t0, t1):
-        line = (network * time + t) * rows + row
-        before = (network * (time + 1) + t) * rows + row  # in buffers with an extra slot
-        at = gates + line[:, None] * (4 * d) + unit[None, :]
-        x_i = tl.load(at, mask=on, other=0.0)  # they arrive during the products
-        x_f = tl.load(at + d, mask=on, other=0.0)
-        x_n = tl.load(at + 2 * d, mask=on, other=0.0)
-        x_o = tl.load(at + 3 * d, mask=on, other=0.0)
-        i = tl.zeros([R, U], tl.float32)
-        f = tl.zeros([R, U], tl.float32)
-        n = tl.zeros([R, U], tl.float32)
-        o = tl.zeros([R, U], tl.float32)
-        for start in range(0, d, K):
-            k = start + tl.arange(0, K)
-            h = tl.load(dropped + before[:, None] * d + k[None, :], mask=here[:, None] & (k < d)[None, :], other=0.0)
-            w = weight + (network * d + k)[:, None] * (4 * d) + unit[None, :]
-            there = (k < d)[:, None] & (unit < d)[None, :]
-            i = tl.dot(h, tl.load(w, mask=there, other=0.0), i, input_precision=PRECISION)
-            f = tl.dot(h, tl.load(w + d, mask=there, other=0.0), f, input_precision=PRECISION)
-            n = tl.dot(h, tl.load(w + 2 * d, mask=there, other=0.0), n, input_precision=PRECISION)
-            o = tl.dot(h, tl.load(w + 3 * d, mask=there, other=0.0), o, input_precision=PRECISION)
-        i = tl.sigmoid(x_i + i)
-        f = tl.sigmoid(x_f + f)
-        n = _tanh(x_n + n)
-        o = tl.sigmoid(x_o + o)
-        c = f * c + i * n
-        h_new = o * _tanh(c)
-        after = (before + rows)[:, None] * d + unit[None, :]
-        tl.store(hidden + after, h_new, mask=on)
-        if mask is not None:
-            tl.store(dropped + after, h_new * keep, mask=on)
-        tl.debug_barrier()
-        tl.store(cells + after, c, mask=on)
-        tl.store(at, i, mask=on)
-        tl.store(at + d, f, mask=on)
-        tl.store(at + 2 * d, n, mask=on)
-        tl.store(at + 3 * d, o, mask=on)
+    i = tl.zeros([R, U], tl.float32)
+    f = tl.zeros([R, U], tl.float32)
+    n = tl.zeros([R, U], tl.float32)
+    o = tl.zeros([R, U], tl.float32)
+    for start in range(0, d, K):
+        k = start + tl.arange(0, K)
+        h = tl.load(dropped + before[:, None] * d + k[None, :], mask=here[:, None] & (k < d)[None, :], other=0.0)
+        w = weight + (network * d + k)[:, None] * (4 * d) + unit[None, :]
+        there = (k < d)[:, None] & (unit < d)[None, :]
+        i = tl.dot(h, tl.load(w, mask=there, other=0.0), i, input_precision=PRECISION)
+        f = tl.dot(h, tl.load(w + d, mask=there, other=0.0), f, input_precision=PRECISION)
+        n = tl.dot(h, tl.load(w + 2 * d, mask=there, other=0.0), n, input_precision=PRECISION)
+        o = tl.dot(h, tl.load(w + 3 * d, mask=there, other=0.0), o, input_precision=PRECISION)
+    i = tl.sigmoid(x[0] + i)
+    f = tl.sigmoid(x[1] + f)
+    n = _tanh(x[2] + n)
+    o = tl.sigmoid(x[3] + o)
+    c = f * c + i * n
+    out = o * _tanh(c)
+    after = (before + rows)[:, None] * d + unit[None, :]
+    tl.store(cells + after, c, mask=on)
+    tl.store(hidden + after, out, mask=on)
+    if mask is not None:
+        tl.store(dropped + after, out * keep, mask=on)
+    _store_four(at, on, d, i, f, n, o)
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER)
-def backward_kernel(
-    gates, weight, cells, grad, ends, carried, delta, mask, t0, t1, time, rows,
+def backward_step(
+    gates, weight, cells, grad, ends, carried, delta, mask, t, time, rows,
     d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Steps t1 to t0. ``weight`` is W_h, (networks, 4 d, d); ``carried``, the gradient of c, is read and written."""
+    """Step t of all. ``weight`` is W_h, (networks, 4 d, d); ``carried``, the gradient of c, is read and written."""
     network, row, unit = _place(rows, d, R, U)
     here = row < rows
     on = here[:, None] & (unit < d)[None, :]
+    line = (network * time + t) * rows + row
+    gate = line[:, None] * (4 * d) + unit[None, :]
+    i, f, n, o = _load_four(gates + gate, on, d)  # they arrive during the products
+    place = ((network * (time + 1) + t) * rows + row)[:, None] * d + unit[None, :]
+    before = tl.load(cells + place, mask=on, other=0.0)
+    now = tl.load(cells + place + rows * d, mask=on, other=0.0)
     own = (network * rows + row)[:, None] * d + unit[None, :]  # in buffers without time
+    dc = tl.load(carried + own, mask=on, other=0.0)
+    end = tl.load(ends + network * rows + row, mask=here, other=0)[:, None]
+    last = tl.load(grad + own, mask=on & (end == t + 1), other=0.0)
     if mask is not None:
         keep = tl.load(mask + own, mask=on, other=0.0)
-    end = tl.load(ends + network * rows + row, mask=here, other=0)[:, None]
-    last = tl.load(grad + own, mask=on, other=0.0)
-    dc = tl.load(carried + own, mask=on, other=0.0)
-    for step in range(t1 - t0):
-        t = t1 - 1 - step
-        line = (network * time + t) * rows + row
-        gate = line[:, None] * (4 * d) + unit[None, :]
-        at = gates + gate
-        i = tl.load(at, mask=on, other=0.0)  # they arrive during the products
-        f = tl.load(at + d, mask=on, other=0.0)
-        n = tl.load(at + 2 * d, mask=on, other=0.0)
-        o = tl.load(at + 3 * d, mask=on, other=0.0)
-        place = ((network * (time + 1) + t) * rows + row)[:, None] * d + unit[None, :]
-        before = tl.load(cells + place, mask=on, other=0.0)
-        now = tl.load(cells + place + rows * d, mask=on, other=0.0)
-        dh = tl.zeros([R, U], tl.float32)
-        for start in range(0, tl.where(t + 1 < time, 4 * d, 0), K):
-            k = start + tl.arange(0, K)
-            x = tl.load(
-                delta + (line + rows)[:, None] * (4 * d) + k[None, :],
-                mask=here[:, None] & (k < 4 * d)[None, :],
-                other=0.0,
-            )
-            w = weight + (network * 4 * d + k)[:, None] * d + unit[None, :]
-            there = (k < 4 * d)[:, None] & (unit < d)[None, :]
-            dh = tl.dot(x, tl.load(w, mask=there, other=0.0), dh, input_precision=PRECISION)
-        if mask is not None:
-            dh = dh * keep
-        dh += tl.where(end == t + 1, last, 0.0)
-        tanh = _tanh(now)
-        dc += dh * o * (1 - tanh * tanh)
-        into = delta + gate
-        tl.store(into, dc * n * i * (1 - i), mask=on)
-        tl.store(into + d, dc * before * f * (1 - f), mask=on)
-        tl.store(into + 2 * d, dc * i * (1 - n * n), mask=on)
-        tl.store(into + 3 * d, dh * tanh * o * (1 - o), mask=on)
-        tl.debug_barrier()
-        dc = dc * f
-    tl.store(carried + own, dc, mask=on)
-
-
-def forward(gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, hidden: Tensor, dropped: Tensor) -> None:
-    """As ``stacked._Plain.forward``."""
-    _, time, rows, _ = gates.shape
-    programs, at_once, options = plan(gates, FORWARD)
-    tensors = (gates, weight.mT.contiguous(), cells, hidden, mask, dropped)
-    with torch.cuda.device_of(gates):
-        for t in range(0, time, at_once):
-            launch(forward_kernel, programs, tensors, (t, t + at_once, time, rows), options)
-
-
-def backward(
-    gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad: Tensor, ends: Tensor, delta: Tensor
-) -> None:
-    """As ``stacked._Plain.backward``."""
-    _, time, rows, _ = gates.shape
-    programs, at_once, options = plan(gates, BACKWARD)
-    tensors = (gates, weight.contiguous(), cells, grad, ends, torch.zeros_like(grad), delta, mask)
-    with torch.cuda.device_of(gates):
-        for t in range(time, 0, -at_once):
-            launch(backward_kernel, programs, tensors, (t - at_once, t, time, rows), options)
+    dh = tl.zeros([R, U], tl.float32)
+    for start in range(0, tl.where(t + 1 < time, 4 * d, 0), K):
+        k = start + tl.arange(0, K)
+        x = tl.load(
+            delta + (line + rows)[:, None] * (4 * d) + k[None, :],
+            mask=here[:, None] & (k < 4 * d)[None, :],
+            other=0.0,
+        )
+        w = weight + (network * 4 * d + k)[:, None] * d + unit[None, :]
+        there = (k < 4 * d)[:, None] & (unit < d)[None, :]
+        dh = tl.dot(x, tl.load(w, mask=there, other=0.0), dh, input_precision=PRECISION)
+    if mask is not None:
+        dh = dh * keep
+    dh += last
+    tanh = _tanh(now)
+    dc += dh * o * (1 - tanh * tanh)
+    _store_four(
+        delta + gate,
+        on,
+        d,
+        dc * n * i * (1 - i),
+        dc * before * f * (1 - f),
+        dc * i * (1 - n * n),
+        dh * tanh * o * (1 - o),
+    )
+    tl.store(carried + own, dc * f, mask=on)
 
 
 class Plan(NamedTuple):
-    """How the work is cut: rows and units of a program, and how much is multiplied at a time."""
+    """How the work of a step is cut: rows and units of a program, and how much is multiplied at a time."""
 
     R: int
     U: int
@@ -175,24 +262,75 @@ class Plan(NamedTuple):
     num_stages: int
 
 
-#: A step at a time, for networks with few rows; for larger ones all steps, of R or 2 R rows.
-FORWARD = {"few": Plan(16, 32, 64, 4, 3), "many": Plan(16, 0, 32, 8, 3)}
-BACKWARD = {"few": Plan(16, 32, 128, 4, 3), "many": Plan(16, 0, 64, 8, 3)}
-_FEW = 32
-_WIDEST = 128  # network whose programs can have all units
+class ResidentPlan(NamedTuple):
+    """How the work of all steps is cut: rows of a program, and whether it loads a step ahead."""
+
+    R: int
+    AHEAD: bool
+    num_warps: int
+
+
+FORWARD, BACKWARD = Plan(16, 32, 64, 4, 3), Plan(16, 32, 128, 4, 3)
+#: The first where all programs fit on the GPU at a time, the second otherwise.
+RESIDENT_FORWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
+RESIDENT_BACKWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
 _PROGRAMS = 132  # that an H100 runs at a time
+_WIDEST = 128  # units, of which W_h fits
+_FEW = 32  # rows of a network; with so few, most of the GPU would be idle if programs did not share units
 
 
-def plan(gates: Tensor, plans: dict[str, Plan]) -> tuple[int, int, dict[str, Any]]:
-    """How many programs there are, how many steps they make, and their compile-time values."""
-    networks, time, rows, width = gates.shape
+def forward(gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, hidden: Tensor, dropped: Tensor) -> None:
+    """As ``stacked._Plain.forward``."""
+    _, time, rows, _ = gates.shape
+    weight = weight.mT.contiguous()
+    with torch.cuda.device_of(gates):
+        if _fits(gates):
+            programs, options = _cut_resident(gates, RESIDENT_FORWARD)
+            tensors = (gates, weight.to(torch.float16), cells, hidden, mask, dropped)
+            launch(forward_resident, programs, tensors, (time, rows), options)
+            return
+        programs, options = _cut(gates, FORWARD)
+        for t in range(time):
+            launch(forward_step, programs, (gates, weight, cells, hidden, mask, dropped), (t, time, rows), options)
+
+
+def backward(
+    gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad: Tensor, ends: Tensor, delta: Tensor
+) -> None:
+    """As ``stacked._Plain.backward``."""
+    _, time, rows, _ = gates.shape
+    weight = weight.contiguous()
+    with torch.cuda.device_of(gates):
+        if _fits(gates):
+            programs, options = _cut_resident(gates, RESIDENT_BACKWARD)
+            tensors = (gates, weight.to(torch.float16), cells, grad, ends, delta, mask)
+            launch(backward_resident, programs, tensors, (time, rows), options)
+            return
+        programs, options = _cut(gates, BACKWARD)
+        carried = torch.zeros_like(grad)
+        for t in range(time - 1, -1, -1):
+            tensors = (gates, weight, cells, grad, ends, carried, delta, mask)
+            launch(backward_step, programs, tensors, (t, time, rows), options)
+
+
+def _fits(gates: Tensor) -> bool:
+    """Whether W_h can stay where it is used, rounded as TF32 would round it."""
+    return gates.shape[2] > _FEW and gates.shape[3] <= 4 * _WIDEST and torch.backends.cudnn.allow_tf32
+
+
+def _cut_resident(gates: Tensor, plans: tuple[ResidentPlan, ResidentPlan]) -> tuple[int, dict[str, Any]]:
+    """How many programs there are, and their compile-time values."""
+    networks, _, rows, width = gates.shape
+    chosen = plans[networks * triton.cdiv(rows, plans[0].R) > _PROGRAMS]
+    size = max(16, triton.next_power_of_2(width // 4))
+    cut = {"d": width // 4, "R": chosen.R, "U": size, "AHEAD": chosen.AHEAD}
+    return networks * triton.cdiv(rows, chosen.R), cut | {"num_warps": chosen.num_warps, "num_stages": 1}
+
+
+def _cut(gates: Tensor, plan: Plan) -> tuple[int, dict[str, Any]]:
+    networks, _, rows, width = gates.shape
     d = width // 4
-    whole = rows > _FEW and d <= _WIDEST
-    R, U, K, warps, stages = plans["many" if whole else "few"]
-    if whole:
-        U = max(16, triton.next_power_of_2(d))
-        R = R if networks * triton.cdiv(rows, R) <= _PROGRAMS else 2 * R
-    programs = networks * triton.cdiv(rows, R) * triton.cdiv(d, U)
     precision = "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
-    cut = {"R": R, "U": U, "K": K, "PRECISION": precision}
-    return programs, time if whole else 1, {"d": d, **cut, "num_warps": warps, "num_stages": stages}
+    cut = {"d": d, "R": plan.R, "U": plan.U, "K": plan.K, "PRECISION": precision}
+    programs = networks * triton.cdiv(rows, plan.R) * triton.cdiv(d, plan.U)
+    return programs, cut | {"num_warps": plan.num_warps, "num_stages": plan.num_stages}

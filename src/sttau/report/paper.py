@@ -13,6 +13,7 @@ from sttau.data import DATASETS, load
 from sttau.data.source import data_folders, find, is_prepared
 from sttau.experiments.paper import ablation, dropout_sweep, figures, table1
 from sttau.experiments.paper.declaration import DATA
+from sttau.experiments.paper.history import read_history
 from sttau.experiments.results import Result, read_results
 from sttau.files import write_atomically
 from sttau.report.automaton import save_drawing
@@ -63,8 +64,9 @@ def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there; name the folder of sttau reproduce, which writes it")
     results, predictions = read_results(path), folder / "predictions"
-    made, drawn = tables(results, predictions), draw(results, predictions)
-    pages = {table.name: f"# {table.title}\n\n{made[table.name]}\n" for table in TABLES}
+    made, drawn = tables(results, predictions, read_history(folder)), draw(results, predictions)
+    titles = {table.name: table.title for table in TABLES} | {"time": "How long it took"}
+    pages = {name: f"# {title}\n\n{made[name]}\n" for name, title in titles.items()}
     shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
     pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *shown))
     written = [write_atomically(out / f"{name}.md", page.encode()) for name, page in pages.items()]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sttau.calibration import randomization_test
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import DATA, Column, Table
+from sttau.experiments.paper.history import Stretch
 from sttau.experiments.paper.networks import TITLES, find
 from sttau.experiments.results import Result
 from sttau.report.speed import markdown_table
@@ -30,12 +31,13 @@ _BEST = "st-tau-best"  # has goals
 Array = NDArray[Any]
 
 
-def tables(results: Sequence[Result], predictions: Path) -> dict[str, str]:
+def tables(results: Sequence[Result], predictions: Path, history: Sequence[Stretch] = ()) -> dict[str, str]:
     """All tables as Markdown, by the name of their declaration; what was not computed is shown as a dash.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
         predictions: the folder of the prediction files, for tests of errors; it may be empty.
+        history: the runs that computed them.
 
     Example:
         >>> made = tables([], Path("nowhere"))
@@ -52,7 +54,24 @@ def tables(results: Sequence[Result], predictions: Path) -> dict[str, str]:
         }
         headed = (f"**{DATA[data]}**\n\n{part}" for data, part in parts.items())
         made[table.name] = "\n\n".join(headed if len(parts) > 1 else parts.values())
-    return made
+    return made | {"time": time_table(history)}
+
+
+def time_table(history: Sequence[Stretch]) -> str:
+    """How long all runs took, by machine.
+
+    Example:
+        >>> print(time_table([Stretch(90.0, "a GPU", ["bih lstm 0", "bih lstm 1"])]))
+        | machine | runs | networks | minutes |
+        | --- | --- | ---: | ---: |
+        | a GPU | 1 | 2 | 1.5 |
+    """
+    rows: list[tuple[str, ...]] = []
+    for machine in dict.fromkeys(stretch.hardware for stretch in history):
+        here = [stretch for stretch in history if stretch.hardware == machine]
+        networks, seconds = sum(len(stretch.computed) for stretch in here), sum(stretch.seconds for stretch in here)
+        rows.append((machine, str(len(here)), str(networks), f"{seconds / 60:.1f}"))
+    return markdown_table(rows or [(MISSING,) * 4], ("machine", "runs", "networks", "minutes"))
 
 
 def title_of(network: str, data: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from sttau.experiments.paper import trained
 from sttau.experiments.paper.cells import Work, check_folder, missing_cells, predictions_path, run
+from sttau.experiments.paper.history import read_history
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import network_path, read_network, trainings_of
 from sttau.experiments.results import Result, read_results, write_results
@@ -102,9 +103,13 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
         assert set(row.settings) == {"method", "settings", "training", "samples", "prediction_runs", "part"}
         assert all(isinstance(value, float) for value in row.metrics.values())
 
+    (stretch,) = read_history(tmp_path)
+    assert stretch.computed == ["digits lstm 0", "digits st-tau-classes 0", "digits ensemble 0"]
+    assert stretch.seconds > 0
     before = path.read_bytes()
     run(every, tmp_path)
     assert path.read_bytes() == before  # nothing was computed, not even a time
+    assert read_history(tmp_path) == [stretch]
     for other_network, lost in zip(every[1:], (every[:1], every[:2]), strict=True):
         os.replace(predictions_path(tmp_path, other_network), predictions_path(tmp_path, lost[-1]))
     assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
@@ -169,6 +174,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_results(tmp_path: Path) -> Non
     assert missing_cells(every, killed)
     outcome = run(every, killed)
     assert not outcome.failures, outcome.failures[0][1]
+    assert read_history(killed)
     assert all(path.stat().st_mtime_ns == when for path, when in first.items())  # trained once
     whole = tmp_path / "whole"
     expected = {cell.method: result for cell, result in Work(whole)(every, whole)}

@@ -1,6 +1,7 @@
 """One cell for each network and seed; the work: train what it needs, ask it everything.
 
 FOLDER/results.jsonl        one line a cell
+FOLDER/runs.jsonl           one line for every run that computed something
 FOLDER/predictions/         the answers of each network's first seed, for figures
 FOLDER/cells/, networks/    finished cells and trained networks: what is there is not computed again
 """
@@ -25,6 +26,7 @@ from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, tabl
 from sttau.experiments.paper.declaration import Table
 from sttau.experiments.paper.evaluation import evaluate, write_arrays
 from sttau.experiments.paper.figures import FIGURES, READING
+from sttau.experiments.paper.history import noted
 from sttau.experiments.paper.networks import NETWORKS, TRIED, Network, find, make_quick
 from sttau.experiments.paper.splits import OUTSIDE, load_splits
 from sttau.experiments.paper.timing import EXPERIMENT as TIMING
@@ -280,7 +282,8 @@ def run(
     if gpus:
         together = _data if on == "ray" else _all  # a GPU works best with many small networks at once
     work = Work(folder, device, at_once)
-    outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
+    with noted(cells, store, folder):
+        outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
     failures, results = outcome.failures, _with_times(outcome.results, timed, store)

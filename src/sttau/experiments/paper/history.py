@@ -1,0 +1,56 @@
+"""How long it took: ``runs.jsonl`` has a line for every run that computed something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+from sttau.experiments.runner import Cell, Store
+from sttau.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One run: what it computed, by data set, network and seed; how long it took; and on what."""
+
+    seconds: float
+    hardware: str
+    computed: list[str]
+
+
+def history_path(folder: Path) -> Path:
+    """Where the runs into a folder are noted."""
+    return folder / "runs.jsonl"
+
+
+def read_history(folder: Path) -> list[Stretch]:
+    """The runs so far; none where nothing is noted.
+
+    Example:
+        >>> read_history(Path("nowhere"))
+        []
+    """
+    path = history_path(folder)
+    if not path.exists():
+        return []
+    return [Stretch(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+
+
+@contextmanager
+def noted(cells: Sequence[Cell], store: Store, folder: Path) -> Iterator[None]:
+    """Note what of these cells was computed inside, and in what time, also if it was interrupted."""
+    missing = [cell for cell in cells if store.read(cell) is None]
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        made = [(cell, result) for cell in missing if (result := store.read(cell)) is not None]
+        if made:
+            names = [f"{cell.data} {cell.method} {cell.seed}" for cell, _ in made]
+            new = Stretch(round(perf_counter() - began, 1), made[0][1].hardware, names)
+            lines = [json.dumps(asdict(stretch)) + "\n" for stretch in (*read_history(folder), new)]
+            write_atomically(history_path(folder), "".join(lines).encode())
