@@ -36,14 +36,18 @@ def _parameters(layers: list[nn.LSTM]) -> list[Tensor]:
     return [weight for layer in layers for weight in layer.parameters()]
 
 
+def _parts(layers: list[nn.LSTM], x: list[Tensor]) -> list[stacked.Part]:
+    weights = (stacked.Weights(*layer.parameters()) for layer in layers)
+    return [stacked.Part(part, own) for part, own in zip(x, weights, strict=True)]
+
+
 @pytest.mark.parametrize("features", [1, 3])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["plain", "triton"])
 def test_it_is_nn_lstm_for_each_network(dtype: torch.dtype, shape: tuple[int, int], features: int) -> None:
     layers, x = _networks(3, dtype, *shape, features)
-    weights = [stacked.Weights(*layer.parameters()) for layer in layers]
     lengths = [torch.randint(1, 7, shape[:1]), None, torch.randint(1, 7, shape[:1])]
-    output = stacked.run(x, weights, lengths)
+    output = stacked.run(_parts(layers, x), lengths)
     rows = torch.arange(shape[0])
     whole = [layer(part)[0] for layer, part in zip(layers, x, strict=True)]
     ends = [torch.full_like(rows, 6) if length is None else length for length in lengths]
@@ -56,15 +60,15 @@ def test_it_is_nn_lstm_for_each_network(dtype: torch.dtype, shape: tuple[int, in
 def test_masks_are_those_of_variational_dropout(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     layers, x = _networks(2, dtype, *shape, 3)
     masks = [torch.bernoulli(torch.full(shape, 0.5, dtype=dtype)) * 2 for _ in layers]
-    weights = [stacked.Weights(*layer.parameters()) for layer in layers]
-    output = stacked.run(x, weights, masks=masks)
+    parts = _parts(layers, x)
+    output = stacked.run([part._replace(mask=mask) for part, mask in zip(parts, masks, strict=True)])
     zeros = torch.zeros(shape, dtype=dtype)
     expected = torch.stack(
         [
             masked.reference(part.transpose(0, 1), masked.MaskedWeights(w[0], w[1], w[2] + w[3]), mask, zeros, zeros)[
                 0
             ][-1]
-            for part, w, mask in zip(x, weights, masks, strict=True)
+            for (part, w, _), mask in zip(parts, masks, strict=True)
         ]
     )
     _assert_same(output, expected, [*x, *_parameters(layers)])
@@ -76,7 +80,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     lengths = [torch.tensor([1, 6, 3, 4]), None]
 
     def run(*tensors: Tensor) -> Tensor:
-        weights = [stacked.Weights(*tensors[2 + 4 * n : 6 + 4 * n]) for n in range(2)]
-        return stacked.run(tensors[:2], weights, lengths)
+        parts = [stacked.Part(tensors[n], stacked.Weights(*tensors[2 + 4 * n : 6 + 4 * n])) for n in range(2)]
+        return stacked.run(parts, lengths)
 
     assert torch.autograd.gradcheck(run, (*x, *flat))

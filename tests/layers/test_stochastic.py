@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sttau.engine import Noise
+from sttau.engine import Noise, stacked
 from sttau.layers import LAYERS, BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
 
 EXACTLY = 1e-12  # for sums in float64 that differ only in their order
@@ -55,6 +55,35 @@ def without_randomness(layer: Any) -> Any:
     if isinstance(layer, VariationalDropoutLSTM):
         layer.dropout = 1e-12
     return layer
+
+
+@KIND
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "padded"])
+def test_samples_of_a_prediction_may_be_run_at_once(
+    kind: Any, lengths: Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, noise = some_inputs(), Noise.of(torch.arange(4), 3, seed=5)
+    layer = some_layer(kind)
+    with torch.no_grad():
+        want = layer.features(x, lengths, noise=noise, steps="last")
+        monkeypatch.setattr(stacked, "is_fast", lambda x: True)
+        ran = []
+
+        def run(*given: Any, whole: Any = stacked.run) -> Any:
+            ran.append(given)
+            return whole(*given)
+
+        monkeypatch.setattr(stacked, "run", run)
+        close(layer.features(x, lengths, noise=noise, steps="last"), want)
+        assert ran
+        other = Noise.of(torch.arange(3), 1, seed=5)
+        with pytest.raises(ValueError, match="noise names 3 rows, which is not a multiple of the 4 sequences"):
+            layer.features(x, lengths, noise=other, steps="last")
+        ran.clear()
+        layer.features(x, lengths, noise=noise, steps="last", mode="deterministic")
+        some_layer(kind, num_layers=2).features(x, lengths, noise=noise, steps="last")
+    layer.features(x, lengths, noise=noise, steps="last")
+    assert not ran  # where nothing is drawn, not for several layers, and not where a gradient is wanted
 
 
 @KIND

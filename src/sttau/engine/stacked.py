@@ -32,39 +32,61 @@ class Weights(NamedTuple):
     recurrent_bias: Tensor  # (4 d,)
 
 
-def run(
-    x: Sequence[Tensor],
-    weights: Sequence[Weights],
-    lengths: Sequence[Tensor | None] | None = None,
-    masks: Sequence[Tensor] | None = None,
-) -> Tensor:
+class Part(NamedTuple):
+    """What one network reads, and with what."""
+
+    x: Tensor  # (rows, time, features)
+    weights: Weights
+    mask: Tensor | None = None  # (rows, d), what h_{t-1} is multiplied with; no gradient goes to it
+
+
+def run(parts: Sequence[Part], lengths: Sequence[Tensor | None] | None = None) -> Tensor:
     """Run one layer of each network.
 
     Args:
-        x: (rows, time, features) for each network, all of one shape.
-        weights: of each.
+        parts: one for each network, all of one shape.
         lengths: (rows,) valid steps for each; None for all.
-        masks: (rows, d) for each, what h_{t-1} is multiplied with; no gradient goes to them.
 
     Returns:
         h after the last valid step, (networks, rows, d).
 
     Example:
         >>> layers = [torch.nn.LSTM(3, 4, batch_first=True) for _ in range(2)]
-        >>> weights = [Weights(*layer.parameters()) for layer in layers]
         >>> x = torch.randn(2, 5, 7, 3)
-        >>> torch.allclose(run(x.unbind(), weights)[1], layers[1](x[1])[0][:, -1], atol=1e-6)
+        >>> parts = [Part(part, Weights(*layer.parameters())) for part, layer in zip(x, layers)]
+        >>> torch.allclose(run(parts)[1], layers[1](x[1])[0][:, -1], atol=1e-6)
         True
     """
+    x, weights, masks = zip(*parts, strict=True)
     rows, time, _ = x[0].shape
     stacked = [torch.stack(part) for part in zip(*weights, strict=True)]
-    mask = None if masks is None else torch.stack(list(masks))
     whole = torch.full((rows,), time, device=x[0].device)
     ends = torch.stack([whole if length is None else length for length in lengths or [None] * len(x)])
     output: Tensor = _Stacked.apply(  # type: ignore[no-untyped-call]
-        torch.stack([part.transpose(0, 1) for part in x]), stacked[0], stacked[1], stacked[2] + stacked[3], mask, ends
+        torch.stack([part.transpose(0, 1) for part in x]),
+        stacked[0],
+        stacked[1],
+        stacked[2] + stacked[3],
+        _for_all(masks),
+        ends,
     )
     return output
+
+
+def is_fast(x: Tensor) -> bool:
+    """Whether there are kernels for networks that read this: on a GPU, in float32.
+
+    Example:
+        >>> is_fast(torch.zeros(1, 1, 1))
+        False
+    """
+    return x.is_cuda and x.dtype == torch.float32 and missing("triton") is None
+
+
+def _for_all(masks: Sequence[Tensor | None]) -> Tensor | None:
+    """A mask for every network, where any has one."""
+    some = next((mask for mask in masks if mask is not None), None)
+    return None if some is None else torch.stack([torch.ones_like(some) if mask is None else mask for mask in masks])
 
 
 class _Stacked(torch.autograd.Function):

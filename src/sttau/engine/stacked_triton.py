@@ -270,7 +270,9 @@ class ResidentPlan(NamedTuple):
     num_warps: int
 
 
-FORWARD, BACKWARD = Plan(16, 32, 64, 4, 3), Plan(16, 32, 128, 4, 3)
+#: For networks with few rows and with many.
+FORWARD = (Plan(16, 32, 64, 4, 3), Plan(32, 64, 32, 4, 3))
+BACKWARD = (Plan(16, 32, 128, 4, 3), Plan(64, 32, 32, 4, 3))
 #: The first where all programs fit on the GPU at a time, the second otherwise.
 RESIDENT_FORWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
 RESIDENT_BACKWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
@@ -327,9 +329,9 @@ def _cut_resident(gates: Tensor, plans: tuple[ResidentPlan, ResidentPlan]) -> tu
     return networks * triton.cdiv(rows, chosen.R), cut | {"num_warps": chosen.num_warps, "num_stages": 1}
 
 
-def _cut(gates: Tensor, plan: Plan) -> tuple[int, dict[str, Any]]:
+def _cut(gates: Tensor, plans: tuple[Plan, Plan]) -> tuple[int, dict[str, Any]]:
     networks, _, rows, width = gates.shape
-    d = width // 4
+    d, plan = width // 4, plans[rows > _FEW]
     precision = "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     cut = {"d": d, "R": plan.R, "U": plan.U, "K": plan.K, "PRECISION": precision}
     programs = networks * triton.cdiv(rows, plan.R) * triton.cdiv(d, plan.U)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.engine import Noise
-from sttau.layers.stochastic import LayerMode, PlainStochasticLSTM
+from sttau.engine import Noise, stacked
+from sttau.layers.stochastic import WEIGHTS, LayerMode, PlainStochasticLSTM, check_rows
 
 
 class BayesLSTM(PlainStochasticLSTM):
@@ -176,6 +176,11 @@ class BayesLSTM(PlainStochasticLSTM):
 
     # -- running it --------------------------------------------------------------------------------------------------
 
+    def parts(self, x: Tensor, noise: Noise) -> list[stacked.Part]:
+        """One network for each sample of the noise."""
+        drawn = (self.draw(noise, run * len(x)) for run in range(check_rows(noise, len(x))))
+        return [stacked.Part(x, stacked.Weights(*(weights[f"{name}_l0"] for name in WEIGHTS))) for weights in drawn]
+
     def _run(
         self,
         x: Tensor,
@@ -188,11 +193,9 @@ class BayesLSTM(PlainStochasticLSTM):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Output, h_n and c_n of all samples; ``final`` says whether the last two will be read."""
         batch, lengths = x.shape[0], self._checked(x, self._accepted(x), x.shape, lengths)
-        rows = batch if noise is None or self._chosen(mode) == "deterministic" else len(noise.sequence)
-        if rows % batch:
-            raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
+        runs = 1 if noise is None or self._chosen(mode) == "deterministic" else check_rows(noise, batch)
         results = [
-            self._fused(x, hidden, memory, lengths, self.draw(noise, row, mode), final) for row in range(0, rows, batch)
+            self._fused(x, hidden, memory, lengths, self.draw(noise, run * batch, mode), final) for run in range(runs)
         ]
         outputs, hiddens, memories = zip(*results, strict=True)
         return torch.cat(outputs), torch.cat(hiddens, dim=1), torch.cat(memories, dim=1)

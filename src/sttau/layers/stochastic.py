@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sttau.checks import check_lengths
-from sttau.engine import Noise, Steps
+from sttau.engine import Noise, Steps, stacked
 from sttau.padding import clear_padding
 
+WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")  # of a layer and direction, as nn.LSTM names them
 LayerMode = Literal["soft", "straight_through", "exact", "deterministic", "sampled"]
 
 
@@ -243,7 +244,7 @@ class PlainStochasticLSTM(StochasticLSTM):
         start = (zeros if hidden is None else hidden, zeros if memory is None else memory)
         if x.is_cuda and not torch.is_autocast_enabled("cuda"):
             weights = self._in_one_piece(weights)
-        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
+        kinds = WEIGHTS[: 4 if self.bias else 2]
         flat = [weights[f"{kind}_{suffix}"] for suffix in self._suffixes() for kind in kinds]
         options = (flat, self.bias, self.num_layers, self._between_layers(), self.training, self.bidirectional)
         if lengths is None or not (final or self.bidirectional):
@@ -290,8 +291,32 @@ class PlainStochasticLSTM(StochasticLSTM):
     ) -> Tensor:
         """Run over (batch, time, input_size); see :meth:`StochasticRNN.features`."""
         x = inputs if embedding is None else F.embedding(inputs, embedding)
+        if steps == "last" and noise is not None and self._may_be_stacked(x, mode):
+            return self._at_ends(x, lengths, noise)[:, None]
         output = self._run(x, None, None, lengths, noise, mode, final=False)[0]
         return last_steps(output, lengths, self.num_directions) if steps == "last" else output
+
+    @abstractmethod
+    def parts(self, x: Tensor, noise: Noise) -> list[stacked.Part]:
+        """What is drawn for (batch, time, input_size), as networks for ``engine.stacked``; of a single layer.
+
+        Their rows are those of the noise, one after another.
+        """
+
+    def _may_be_stacked(self, x: Tensor, mode: LayerMode | None) -> bool:
+        """Whether the samples of a prediction can be run at once."""
+        simple = self.num_layers == 1 and not self.bidirectional and self.bias
+        alone = torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type)
+        return simple and not alone and self._chosen(mode) == "sampled" and stacked.is_fast(x)
+
+    def _at_ends(self, x: Tensor, lengths: Tensor | None, noise: Noise) -> Tensor:
+        """h after the last valid step, (rows, d)."""
+        batch, lengths = x.shape[0], self._checked(x, self.dtype, x.shape, lengths)
+        check_rows(noise, batch)
+        parts = self.parts(x, noise)
+        if lengths is not None:
+            lengths = lengths.to(x.device).repeat(len(parts[0].x) // batch)
+        return stacked.run(parts, [lengths] * len(parts)).flatten(0, 1)
 
     def _whole(
         self,
@@ -316,6 +341,14 @@ class PlainStochasticLSTM(StochasticLSTM):
         final: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Output, h_n and c_n of all rows; ``final`` says whether the last two will be read."""
+
+
+def check_rows(noise: Noise, batch: int) -> int:
+    """How many samples a noise names for each sequence of a batch."""
+    rows = len(noise.sequence)
+    if rows % batch:
+        raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
+    return rows // batch
 
 
 def check_rate(name: str, rate: float) -> None:

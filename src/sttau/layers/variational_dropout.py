@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sttau.engine import Noise, masked
-from sttau.layers.stochastic import LayerMode, PlainStochasticLSTM, beside, check_rate
+from sttau.engine import Noise, masked, stacked
+from sttau.layers.stochastic import WEIGHTS, LayerMode, PlainStochasticLSTM, beside, check_rate, check_rows
 
 
 class Masks(NamedTuple):
@@ -139,6 +139,13 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
 
     # -- running it --------------------------------------------------------------------------------------------------
 
+    def parts(self, x: Tensor, noise: Noise) -> list[stacked.Part]:
+        """One network: every row has masks of its own."""
+        (masks,) = self.masks(noise)
+        weights = stacked.Weights(*(self.get_parameter(f"{name}_l0") for name in WEIGHTS))
+        x = x.repeat(check_rows(noise, len(x)), 1, 1) * masks.input[:, None]
+        return [stacked.Part(x, weights, masks.recurrent)]
+
     def _run(
         self,
         x: Tensor,
@@ -154,10 +161,7 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
         if self._chosen(mode) == "deterministic":
             return self._fused(x, hidden, memory, lengths, dict(self.named_parameters()), final)
         noise = Noise.fresh(batch, x.device) if noise is None else noise
-        rows = len(noise.sequence)
-        if rows % batch:
-            raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
-        runs, given = rows // batch, x.dtype
+        rows, runs, given = len(noise.sequence), check_rows(noise, batch), x.dtype
         fine = torch.promote_types(self.dtype, torch.float32)
         zeros = x.new_zeros(rows, self.hidden_size, dtype=fine)
         x = x.to(fine).transpose(0, 1).repeat(1, runs, 1)  # masks differ between samples, so inputs do

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.engine import Noise, stacked
+from sttau.engine import stacked
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
 from sttau.models import FixedLabels, SequenceClassifier, SequenceModel
 from sttau.training.batches import Batch
@@ -56,20 +55,24 @@ def losses(
         lanes: for what each does by itself.
     """
     items = list(zip(models, batches, drawing, strict=True))
-    vectors, lengths, weights, masks = zip(*lanes.do([partial(_begin, *item) for item in items]), strict=True)
-    features = stacked.run(vectors, weights, lengths, _for_all(masks))
+    parts, lengths = zip(*lanes.do([partial(_begin, *item) for item in items]), strict=True)
+    features = stacked.run(parts, lengths)
     return lanes.do([partial(_end, *item, read, sequences) for item, read in zip(items, features, strict=True)])
 
 
 def _begin(
     model: SequenceModel, batch: Batch, draws: Callable[[], AbstractContextManager[Any]]
-) -> tuple[Tensor, Tensor | None, stacked.Weights, Tensor | None]:
-    """What goes into the recurrence: vectors, lengths, weights and mask."""
+) -> tuple[stacked.Part, Tensor | None]:
+    """What goes into the recurrence, and its lengths."""
     with draws():
         inputs, lengths = model._prepared(batch.inputs, batch.lengths)
         x = model._vectors(inputs)
-    weights, mask_in, mask = _parts(model.layer, batch.noise)
-    return x if mask_in is None else x * mask_in[:, None], lengths, weights, mask
+    layer = model.layer
+    if isinstance(layer, nn.LSTM):
+        return stacked.Part(x, stacked.Weights(*layer.parameters())), lengths
+    assert isinstance(layer, BayesLSTM | VariationalDropoutLSTM)
+    (part,) = layer.parts(x, batch.noise)
+    return part, lengths
 
 
 def _end(
@@ -85,20 +88,3 @@ def _end(
     loss = F.cross_entropy(model.head(features), batch.targets)
     penalty = model.penalty(sequences)
     return loss if penalty is None else loss + penalty
-
-
-def _for_all(masks: Sequence[Tensor | None]) -> list[Tensor] | None:
-    """A mask for every network, where any has one."""
-    some = next((mask for mask in masks if mask is not None), None)
-    return None if some is None else [torch.ones_like(some) if mask is None else mask for mask in masks]
-
-
-def _parts(layer: Any, noise: Noise) -> tuple[stacked.Weights, Tensor | None, Tensor | None]:
-    """Weights of a pass, and what its input and its recurrent state are multiplied with."""
-    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-    drawn = layer.draw(noise) if isinstance(layer, BayesLSTM) else None
-    own = stacked.Weights(*((getattr(layer, name) if drawn is None else drawn[name]) for name in names))
-    if not isinstance(layer, VariationalDropoutLSTM):
-        return own, None, None
-    (masks,) = layer.masks(noise)
-    return own, masks.input, masks.recurrent

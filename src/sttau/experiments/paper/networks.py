@@ -54,7 +54,10 @@ _TRAINING: dict[str, dict[str, Any]] = {
 
 
 #: And where it only tries.
-_TRIAL: dict[str, dict[str, Any]] = {"bih": {"updates": 10_000}, "imdb": {"updates": 8000}}
+_TRIAL: dict[str, dict[str, Any]] = {
+    "bih": {"updates": 10_000, "validate_every": 2000},
+    "imdb": {"updates": 8000, "validate_every": 2000},
+}
 
 
 class Recipe(NamedTuple):
