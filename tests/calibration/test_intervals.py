@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Literal
 
 import pytest
 import torch
 
 from sttau.calibration import (
+    Interval,
     bootstrap_interval,
     brier_score,
     calibration_error,
+    calibration_error_by_chance,
     calibration_error_intervals,
     intervals,
 )
@@ -123,3 +126,28 @@ def test_intervals_of_both_calibration_errors_are_those_of_the_general_bootstrap
         expected = bootstrap_interval(p, labels, metric=metric, resamples=50, level=0.9, seed=3)
         for name in ("value", "low", "high"):
             assert getattr(found[norm], name) == pytest.approx(getattr(expected, name), abs=1e-9)
+
+
+def test_by_chance_it_is_what_labels_drawn_from_the_probabilities_give() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(400, 3, generator=generator, dtype=torch.float64).pow(2)
+    p /= p.sum(1, keepdim=True)
+    found = calibration_error_by_chance(p, resamples=400)
+    norms: tuple[Literal["expected", "maximum"], ...] = ("expected", "maximum")
+    for norm in norms:
+        interval = found[norm]
+        drawn = torch.tensor(
+            [
+                calibration_error(p, torch.multinomial(p, 1, generator=generator).flatten(), norm=norm)
+                for _ in range(400)
+            ]
+        )
+        assert interval.value == pytest.approx(float(drawn.mean()), rel=0.05)
+        assert interval.low == pytest.approx(float(drawn.quantile(0.025)), rel=0.2)
+        assert interval.high == pytest.approx(float(drawn.quantile(0.975)), rel=0.2)
+
+
+def test_a_network_that_is_always_sure_has_no_error_by_chance() -> None:
+    assert calibration_error_by_chance(torch.tensor([[1.0, 0.0]] * 9))["maximum"] == Interval(0.0, 0.0, 0.0, 0.95)
+    with pytest.raises(ValueError, match="resamples must be at least 1"):
+        calibration_error_by_chance(torch.tensor([[1.0, 0.0]]), resamples=0)

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from sttau.calibration import calibration_error_by_chance
 from sttau.cli import app
 from sttau.experiments.paper import dropout_sweep, table2
 from sttau.experiments.paper.declaration import DATA
@@ -115,7 +116,10 @@ def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: P
     first = next(row.metrics for row in results if (row.data, row.method, row.seed) == ("imdb", "dropout", 0))
     more = _row(_part(made["table1-more"], "imdb"), "VD")
     assert more[2] == f"[{first['ece_low']:.2f}, {first['ece_high']:.2f}]"
-    assert more[6] == f"{first['brier']:.4f} (± {first['brier_std']:.4f})"
+    with np.load(folder / "predictions" / "imdb-dropout.npz") as arrays:
+        chance = calibration_error_by_chance(arrays["probabilities"])["maximum"]
+    assert more[5] == f"{100 * chance.value:.1f} [{100 * chance.low:.1f}, {100 * chance.high:.1f}]"
+    assert more[8] == f"{first['brier']:.4f} (± {first['brier_std']:.4f})"
     assert _row(_part(made["table1-cost"], "imdb"), "VD")[2:] == ["68,101", "20,000", "84", "0.31"]
     found = _row(made["table2-max-probability"], "VD")
     assert found[3] == f"{first['customer_max_probability_aupr']:.1f} (± 0.7)"

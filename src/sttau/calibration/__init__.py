@@ -1,6 +1,11 @@
 """Calibration: is a probability of 0.9 right nine times out of ten?"""
 
-from sttau.calibration.intervals import Interval, bootstrap_interval, calibration_error_intervals
+from sttau.calibration.intervals import (
+    Interval,
+    bootstrap_interval,
+    calibration_error_by_chance,
+    calibration_error_intervals,
+)
 from sttau.calibration.metrics import (
     BrierDecomposition,
     ReliabilityCurve,
@@ -49,6 +54,7 @@ __all__ = [
     "bootstrap_interval",
     "brier_score",
     "calibration_error",
+    "calibration_error_by_chance",
     "calibration_error_intervals",
     "central_interval",
     "classwise_calibration_error",

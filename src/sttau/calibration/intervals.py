@@ -105,18 +105,67 @@ def calibration_error_intervals(
     gap = (label == y).to(torch.float64) - confidence.to(torch.float64)
 
     def measures(draws: Tensor) -> Tensor:
-        """(2, draws) ECE and MCE."""
-        place = number[draws]
-        apart = torch.zeros(len(draws), bins, dtype=torch.float64).scatter_add_(1, place, gap[draws]).abs()
-        count = torch.zeros_like(apart).scatter_add_(1, place, torch.ones_like(place, dtype=torch.float64))
-        return torch.stack([apart.sum(1) / draws.shape[1], (apart / count.clamp_min(1)).amax(1)])
+        return _errors_of_bins(number[draws], gap[draws], bins)
 
     values = torch.cat([measures(draws) for draws in draw_rows(len(p), resamples, seed)], dim=1)
+    return _by_norm(measures(torch.arange(len(p))[None])[:, 0], values, level)
+
+
+def calibration_error_by_chance(
+    probabilities: Any, bins: int = 10, resamples: int = 200, level: float = 0.95, seed: int = 0
+) -> dict[str, Interval]:
+    """ECE and MCE that a calibrated model would have, with these probabilities on so many predictions.
+
+    A finite sample is never exactly as accurate as it is confident, and a bin with few predictions may be far from it:
+    what is not above these numbers is no evidence of miscalibration. Outcomes are drawn from the confidences themselves
+    (consistency resampling, Bröcker & Smith, 2007).
+
+    Args:
+        probabilities: (predictions, classes).
+        bins: of equal width, over the confidence of the predicted class.
+        resamples: how many times outcomes are drawn.
+        level: of the interval.
+        seed: of the draws.
+
+    Returns:
+        Mean and interval, fractions, by norm: ``expected`` (ECE) and ``maximum`` (MCE).
+
+    Example:
+        >>> p = torch.tensor([[0.9, 0.1], [0.55, 0.45]])
+        >>> for unsure in (1000, 3):
+        ...     some = p.repeat_interleave(torch.tensor([1000, unsure]), dim=0)
+        ...     print(round(calibration_error_by_chance(some)["maximum"].value, 2))
+        0.01
+        0.26
+    """
+    p = check_probabilities("probabilities", probabilities).cpu()
+    check_share("level", level)
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    confidence = p.amax(dim=-1)
+    number = sort_into(confidence, bin_edges(confidence, bins, "width"))
+    confidence = confidence.to(torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    values = []
+    for _ in range(resamples):  # one by one: the draws do not depend on how many there is room for
+        right = torch.rand(len(p), generator=generator, dtype=torch.float64) < confidence
+        values.append(_errors_of_bins(number[None], (right.to(torch.float64) - confidence)[None], bins))
+    found = torch.cat(values, dim=1)
+    return _by_norm(found.mean(1), found, level)
+
+
+def _errors_of_bins(number: Tensor, gap: Tensor, bins: int) -> Tensor:
+    """(2, draws) ECE and MCE of (draws, predictions): the bin of each, and how far it was from its confidence."""
+    apart = torch.zeros(len(gap), bins, dtype=torch.float64).scatter_add_(1, number, gap).abs()
+    count = torch.zeros_like(apart).scatter_add_(1, number, torch.ones_like(gap))
+    return torch.stack([apart.sum(1) / gap.shape[1], (apart / count.clamp_min(1)).amax(1)])
+
+
+def _by_norm(middle: Tensor, values: Tensor, level: float) -> dict[str, Interval]:
     tail = (1 - level) / 2
     low, high = values.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64), dim=1).tolist()
-    whole = measures(torch.arange(len(p))[None])[:, 0].tolist()
     norms = ("expected", "maximum")
-    return {norm: Interval(whole[row], low[row], high[row], level) for row, norm in enumerate(norms)}
+    return {norm: Interval(float(middle[row]), low[row], high[row], level) for row, norm in enumerate(norms)}
 
 
 def check_rows(data: tuple[Any, ...], metric: Callable[..., float] | None) -> list[Tensor]:

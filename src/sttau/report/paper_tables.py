@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from statistics import mean, stdev
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sttau.calibration import randomization_test
+from sttau.calibration import Interval, calibration_error_by_chance, randomization_test
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import DATA, Column, Table
 from sttau.experiments.paper.history import Stretch
@@ -108,6 +109,16 @@ def values_of(cells: Sequence[Result], key: str) -> list[float]:
     return [cell.metrics[key] for cell in cells if key in cell.metrics]
 
 
+def predictions_path(folder: Path, data: str, network: str) -> Path:
+    """Where the answers of a network's first seed are.
+
+    Example:
+        >>> predictions_path(Path("predictions"), "bih", "lstm").name
+        'bih-lstm.npz'
+    """
+    return folder / f"{data}-{network}.npz"
+
+
 def read_predictions(folder: Path, data: str, network: str) -> dict[str, Array]:
     """Read a prediction file; nothing where there is none.
 
@@ -115,7 +126,7 @@ def read_predictions(folder: Path, data: str, network: str) -> dict[str, Array]:
         >>> read_predictions(Path("nowhere"), "bih", "lstm")
         {}
     """
-    path = folder / f"{data}-{network}.npz"
+    path = predictions_path(folder, data, network)
     if not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as arrays:
@@ -144,7 +155,7 @@ def table_rows(
             bold = _best(column, found, data, predictions)
             header.append(column.title)
             for row, (name, cells) in zip(rows, found.items(), strict=True):
-                shown = show(cells, column)
+                shown = by_chance(predictions, data, name, column) if column.chance else show(cells, column)
                 row.append(f"**{shown}**" if name in bold else shown)
             goal.append(_goal(column, goals.get(column.key), found.get(_BEST, [])))
         theirs = [column for column in columns if any(column.key in numbers for numbers in paper.values())]
@@ -180,10 +191,32 @@ def show(cells: Sequence[Result], column: Column) -> str:
     return shown + (f" (± {first[f'{column.key}_std']:{form}})" if f"{column.key}_std" in first else "")
 
 
+def by_chance(predictions: Path, data: str, network: str, column: Column) -> str:
+    """Mean and interval of ECE or MCE of a calibrated network that is as sure as this one, first seed, in percent.
+
+    Example:
+        >>> by_chance(Path("nowhere"), "bih", "lstm", Column("mce", "if calibrated", 1, chance=True))
+        '—'
+    """
+    path = predictions_path(predictions, data, network)
+    if not path.exists():
+        return MISSING
+    found = _chances(path, path.stat().st_mtime_ns)[{"ece": "expected", "mce": "maximum"}[column.key]]
+    middle, low, high = (f"{100 * value:.{column.digits}f}" for value in (found.value, found.low, found.high))
+    return f"{middle} [{low}, {high}]"
+
+
+@cache
+def _chances(path: Path, when: int) -> dict[str, Interval]:
+    """Of a file as it was at that time; each takes a while, and two columns ask."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return calibration_error_by_chance(arrays["probabilities"])
+
+
 def _best(column: Column, found: Mapping[str, Sequence[Result]], data: str, predictions: Path) -> set[str]:
     """Networks in bold: the best, for errors also those that the paper's test cannot tell from it on seed 0."""
     means = {name: mean(values) for name, cells in found.items() if (values := values_of(cells, column.key))}
-    if column.goal is None or column.interval or len(means) < 2:
+    if column.goal is None or column.interval or column.chance or len(means) < 2:
         return set()
     best = (min if column.goal == "min" else max)(means, key=lambda name: means[name])
     bold = {name for name in means if means[name] == means[best]}

@@ -24,6 +24,7 @@ class Column:
         digits: after the point.
         goal: which direction is better; None where neither is.
         interval: show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``, not the number itself.
+        chance: show what a calibrated network with the first seed's probabilities would have, in its place.
 
     Example:
         >>> Column("ece", "ECE %", 2).goal
@@ -35,6 +36,7 @@ class Column:
     digits: int
     goal: Literal["min", "max"] | None = "min"
     interval: bool = False
+    chance: bool = False
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ TABLES = (
         networks={"bih": NETWORKS, "imdb": NETWORKS},
         columns=(
             Column("ece", "ECE %, 95 % interval", 2, interval=True),
+            Column("ece", "if calibrated", 2, chance=True),
             Column("mce", "MCE %, 95 % interval", 1, interval=True),
+            Column("mce", "if calibrated", 1, chance=True),
             Column("adaptive_ece", "adaptive ECE %", 2),
             Column("classwise_ece", "classwise ECE %", 2),
             Column("brier", "Brier", 4),
