@@ -7,7 +7,7 @@ step of all networks:
     g_t = W_x x_t + b + W_h (m ⊙ h_{t-1}),   then the gates of an LSTM, for every network
 
 with weights, sequences and masks m (of variational dropout; none elsewhere) of its own for each. The result is that of
-``nn.LSTM``, one after another. Products use TF32 exactly where cuDNN may.
+``nn.LSTM``, one after another, after the last step. Products use TF32, or what is as fine, exactly where cuDNN may.
 """
 
 from __future__ import annotations
