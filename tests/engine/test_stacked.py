@@ -84,3 +84,14 @@ def test_gradients_are_those_of_finite_differences() -> None:
         return stacked.run(parts, lengths)
 
     assert torch.autograd.gradcheck(run, (*x, *flat))
+
+
+def test_where_weights_do_not_fit_it_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    triton_kernels = pytest.importorskip("sttau.engine.stacked_triton")
+    layers, x = _networks(2, torch.float32, 37, 17, 3)
+    expected = torch.stack([layer(part)[0][:, -1] for layer, part in zip(layers, x, strict=True)])
+    rounded = stacked.run(_parts(layers, x))
+    monkeypatch.setattr(triton_kernels, "_machine", lambda device: triton_kernels._Machine(80, 20_000))
+    exact = stacked.run(_parts(layers, x))
+    torch.testing.assert_close(exact, expected)
+    assert (rounded - expected).abs().max() > (exact - expected).abs().max()

@@ -61,7 +61,7 @@ def run(parts: Sequence[Part], lengths: Sequence[Tensor | None] | None = None) -
     rows, time, _ = x[0].shape
     stacked = [torch.stack(part) for part in zip(*weights, strict=True)]
     whole = torch.full((rows,), time, device=x[0].device)
-    ends = torch.stack([whole if length is None else length for length in lengths or [None] * len(x)])
+    ends = torch.stack([whole if length is None else length.to(whole) for length in lengths or [None] * len(x)])
     output: Tensor = _Stacked.apply(  # type: ignore[no-untyped-call]
         torch.stack([part.transpose(0, 1) for part in x]),
         stacked[0],

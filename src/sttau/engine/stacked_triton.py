@@ -1,8 +1,8 @@
 """The steps of ``stacked.py`` as kernels, in two forms.
 
-The weights of up to 128 units fit into one multiprocessor as float16, which has as many digits as TF32. There a program
-makes all steps of some rows, and what a step needs of the one before never leaves it (``resident``). Gradients are
-brought into the range of float16, row by row.
+The weights of a small layer (128 units, on an H100) fit into one multiprocessor as float16, which has as many digits as
+TF32. There a program makes all steps of some rows, and what a step needs of the one before never leaves it
+(``resident``). Gradients are brought into the range of float16, row by row.
 
 Otherwise a program makes one step for some units of some rows, and reads its part of W_h from the cache of the GPU.
 What one step writes the next one reads, so a step ends with its kernel; captured in a CUDA graph, a start takes no
@@ -11,6 +11,7 @@ longer than the step itself.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -276,8 +277,7 @@ BACKWARD = (Plan(16, 32, 128, 4, 3), Plan(64, 32, 32, 4, 3))
 #: The first where all programs fit on the GPU at a time, the second otherwise.
 RESIDENT_FORWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
 RESIDENT_BACKWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
-_PROGRAMS = 132  # that an H100 runs at a time
-_WIDEST = 128  # units, of which W_h fits
+_BESIDE = 16_384  # bytes that a program needs beside W_h
 _FEW = 32  # rows of a network; with so few, most of the GPU would be idle if programs did not share units
 
 
@@ -315,15 +315,32 @@ def backward(
             launch(backward_step, programs, tensors, (t, time, rows), options)
 
 
+class _Machine(NamedTuple):
+    """What a GPU has."""
+
+    multiprocessors: int
+    shared: int  # bytes of memory that one of them can give to a program
+
+
+@cache
+def _machine(device: torch.device) -> _Machine:
+    if device.type != "cuda":
+        return _Machine(132, 232_448)  # an H100: what is interpreted runs as it would there
+    found = triton.runtime.driver.active.utils.get_device_properties(device.index)
+    return _Machine(found["multiprocessor_count"], found["max_shared_mem"])
+
+
 def _fits(gates: Tensor) -> bool:
     """Whether W_h can stay where it is used, rounded as TF32 would round it."""
-    return gates.shape[2] > _FEW and gates.shape[3] <= 4 * _WIDEST and torch.backends.cudnn.allow_tf32
+    size = triton.next_power_of_2(gates.shape[3] // 4)
+    room = _machine(gates.device).shared - _BESIDE
+    return gates.shape[2] > _FEW and 8 * size * size <= room and torch.backends.cudnn.allow_tf32
 
 
 def _cut_resident(gates: Tensor, plans: tuple[ResidentPlan, ResidentPlan]) -> tuple[int, dict[str, Any]]:
     """How many programs there are, and their compile-time values."""
     networks, _, rows, width = gates.shape
-    chosen = plans[networks * triton.cdiv(rows, plans[0].R) > _PROGRAMS]
+    chosen = plans[networks * triton.cdiv(rows, plans[0].R) > _machine(gates.device).multiprocessors]
     size = max(16, triton.next_power_of_2(width // 4))
     cut = {"d": width // 4, "R": chosen.R, "U": size, "AHEAD": chosen.AHEAD}
     return networks * triton.cdiv(rows, chosen.R), cut | {"num_warps": chosen.num_warps, "num_stages": 1}
