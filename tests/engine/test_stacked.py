@@ -91,7 +91,7 @@ def test_where_weights_do_not_fit_it_goes_step_by_step(monkeypatch: pytest.Monke
     layers, x = _networks(2, torch.float32, 37, 17, 3)
     expected = torch.stack([layer(part)[0][:, -1] for layer, part in zip(layers, x, strict=True)])
     rounded = stacked.run(_parts(layers, x))
-    monkeypatch.setattr(triton_kernels, "_machine", lambda device: triton_kernels._Machine(80, 20_000))
+    monkeypatch.setattr(triton_kernels, "_shared", lambda device: 20_000)
     exact = stacked.run(_parts(layers, x))
     torch.testing.assert_close(exact, expected)
     assert (rounded - expected).abs().max() > (exact - expected).abs().max()

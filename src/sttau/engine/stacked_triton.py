@@ -62,11 +62,11 @@ def _store_four(at, on, step: tl.constexpr, i, f, n, o):
 @triton.jit(do_not_specialize=_ANY_NUMBER)
 def forward_resident(
     gates, weight, cells, hidden, mask, dropped, time, rows,
-    d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, AHEAD: tl.constexpr,
+    d: tl.constexpr, R: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
     """All steps. ``weight`` is W_hᵀ, (networks, d, 4 d) in float16; the rest as in :func:`forward_step`.
 
-    U is the next power of two to d. AHEAD: the projected input of the next step is loaded a step before.
+    U is the next power of two to d. The projected input of the next step is loaded a step before.
     """
     network, row, unit = _place(rows, d, R, U)
     own = unit < d
@@ -82,8 +82,7 @@ def forward_resident(
         coming = (
             gates + ((network * time + tl.minimum(t + 1, time - 1)) * rows + row)[:, None] * (4 * d) + unit[None, :]
         )
-        if AHEAD:
-            following = _load_four(coming, on, d)
+        following = _load_four(coming, on, d)
         i = tl.sigmoid(x[0] + tl.dot(h, w[0]))
         f = tl.sigmoid(x[1] + tl.dot(h, w[1]))
         n = _tanh(x[2] + tl.dot(h, w[2]))
@@ -98,16 +97,13 @@ def forward_resident(
             tl.store(dropped + after, out, mask=on)
         h = out.to(tl.float16)
         _store_four(at, on, d, i, f, n, o)
-        if AHEAD:
-            x = following
-        else:
-            x = _load_four(coming, on, d)
+        x = following
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER)
 def backward_resident(
     gates, weight, cells, grad, ends, delta, mask, time, rows,
-    d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, AHEAD: tl.constexpr,
+    d: tl.constexpr, R: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
     """All steps, the last first. ``weight`` is W_h, (networks, 4 d, d) in float16; else as :func:`backward_step`."""
     network, row, unit = _place(rows, d, R, U)
@@ -128,8 +124,7 @@ def backward_resident(
         t = time - 1 - step
         gate = ((network * time + t) * rows + row)[:, None] * (4 * d) + unit[None, :]
         coming = gates + ((network * time + tl.maximum(t - 1, 0)) * rows + row)[:, None] * (4 * d) + unit[None, :]
-        if AHEAD:
-            following = _load_four(coming, on, d)
+        following = _load_four(coming, on, d)
         i, f, n, o = x
         slot = (network * (time + 1) + t) * rows + row
         before = tl.load(cells + slot[:, None] * d + unit[None, :], mask=on, other=0.0)
@@ -153,10 +148,7 @@ def backward_resident(
             dh = dh * keep
         dc = dc * f
         now = before
-        if AHEAD:
-            x = following
-        else:
-            x = _load_four(coming, on, d)
+        x = following
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER)
@@ -264,19 +256,17 @@ class Plan(NamedTuple):
 
 
 class ResidentPlan(NamedTuple):
-    """How the work of all steps is cut: rows of a program, and whether it loads a step ahead."""
+    """How the work of all steps is cut: rows of a program."""
 
     R: int
-    AHEAD: bool
     num_warps: int
 
 
 #: For networks with few rows and with many.
 FORWARD = (Plan(16, 32, 64, 4, 3), Plan(32, 64, 32, 4, 3))
 BACKWARD = (Plan(16, 32, 128, 4, 3), Plan(64, 32, 32, 4, 3))
-#: The first where all programs fit on the GPU at a time, the second otherwise.
-RESIDENT_FORWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
-RESIDENT_BACKWARD = (ResidentPlan(16, True, 8), ResidentPlan(32, False, 8))
+RESIDENT_FORWARD = ResidentPlan(16, 16)
+RESIDENT_BACKWARD = ResidentPlan(16, 8)
 _BESIDE = 16_384  # bytes that a program needs beside W_h
 _FEW = 32  # rows of a network; with so few, most of the GPU would be idle if programs did not share units
 
@@ -315,35 +305,28 @@ def backward(
             launch(backward_step, programs, tensors, (t, time, rows), options)
 
 
-class _Machine(NamedTuple):
-    """What a GPU has."""
-
-    multiprocessors: int
-    shared: int  # bytes of memory that one of them can give to a program
-
-
 @cache
-def _machine(device: torch.device) -> _Machine:
+def _shared(device: torch.device) -> int:
+    """Bytes of memory that a multiprocessor can give to a program."""
     if device.type != "cuda":
-        return _Machine(132, 232_448)  # an H100: what is interpreted runs as it would there
-    found = triton.runtime.driver.active.utils.get_device_properties(device.index)
-    return _Machine(found["multiprocessor_count"], found["max_shared_mem"])
+        return 232_448  # of an H100: what is interpreted runs as it would there
+    shared: int = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
+    return shared
 
 
 def _fits(gates: Tensor) -> bool:
     """Whether W_h can stay where it is used, rounded as TF32 would round it."""
     size = triton.next_power_of_2(gates.shape[3] // 4)
-    room = _machine(gates.device).shared - _BESIDE
+    room = _shared(gates.device) - _BESIDE
     return gates.shape[2] > _FEW and 8 * size * size <= room and torch.backends.cudnn.allow_tf32
 
 
-def _cut_resident(gates: Tensor, plans: tuple[ResidentPlan, ResidentPlan]) -> tuple[int, dict[str, Any]]:
+def _cut_resident(gates: Tensor, plan: ResidentPlan) -> tuple[int, dict[str, Any]]:
     """How many programs there are, and their compile-time values."""
     networks, _, rows, width = gates.shape
-    chosen = plans[networks * triton.cdiv(rows, plans[0].R) > _machine(gates.device).multiprocessors]
     size = max(16, triton.next_power_of_2(width // 4))
-    cut = {"d": width // 4, "R": chosen.R, "U": size, "AHEAD": chosen.AHEAD}
-    return networks * triton.cdiv(rows, chosen.R), cut | {"num_warps": chosen.num_warps, "num_stages": 1}
+    cut = {"d": width // 4, "R": plan.R, "U": size}
+    return networks * triton.cdiv(rows, plan.R), cut | {"num_warps": plan.num_warps, "num_stages": 1}
 
 
 def _cut(gates: Tensor, plans: tuple[Plan, Plan]) -> tuple[int, dict[str, Any]]:

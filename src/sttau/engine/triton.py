@@ -183,7 +183,7 @@ def backward(
     )
     grad_x = torch.empty_like(problem.x) if needs.x else None
     grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
-    grad_peephole = None if problem.peephole is None else zeros(3, d)
+    grad_peephole = None if problem.peephole is None else fresh((rows, 3, d))
 
     buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
     for number, (begin, end) in enumerate(pieces):
@@ -203,7 +203,7 @@ def backward(
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
             results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
-            grad_start, grad_first,
+            grad_peephole, grad_start, grad_first,
         ]  # fmt: skip
         numbers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
         launch(kernel, rows, tensors, numbers, options)
@@ -221,11 +221,6 @@ def backward(
                 _multiply(grad_input, gate.T, source.view(-1, features), number)
             if grad_x is not None:
                 torch.mm(gate, problem.input, out=grad_x[begin:end].view(-1, features))
-        if grad_peephole is not None:
-            old = _memory_before(problem, results, begin, end)
-            for place, memory in ((0, old), (1, old), (3, results.memory[begin:end])):
-                part = wide[..., place * d : (place + 1) * d]
-                grad_peephole[min(place, 2)] += torch.where(part == 0, 0, part * memory).sum((0, 1))
 
     gradients = Gradients(
         x=grad_x,
@@ -234,7 +229,7 @@ def backward(
         recurrent=sums[:k],
         states=sums[k : 2 * k, cell:],
         temperature=grad_temperature,
-        peephole=grad_peephole,
+        peephole=None if grad_peephole is None else grad_peephole.sum(0),
         start=sums[2 * k + 1 : 2 * k + 2] if grad_start is None else grad_start,
         first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
@@ -283,14 +278,3 @@ def _linear_into(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) ->
         torch.mm(x, weight.T, out=out)
     else:
         torch.addmm(bias, x, weight.T, out=out)
-
-
-def _memory_before(problem: Problem, results: Results, begin: int, end: int) -> Tensor:
-    """c of the step read before each of these steps, (steps, rows, d)."""
-    time = len(results.memory)
-    step = torch.arange(begin, end, device=results.memory.device)[:, None]
-    starts = step == 0
-    if problem.reverse:
-        starts = step == (time if problem.lengths is None else as_rows(problem.lengths, problem.rows)) - 1
-    before = results.memory[(step[:, 0] + (1 if problem.reverse else -1)).clamp(0, time - 1)]
-    return torch.where(starts[..., None], problem.first, before)

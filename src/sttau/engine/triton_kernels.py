@@ -396,7 +396,8 @@ def forward_resident(
 def backward_resident(
     x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start, grad_first,
+    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_peephole,
+    grad_start, grad_first,
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
@@ -431,6 +432,9 @@ def backward_resident(
         else:
             da = _no_scalars(K)
             warmth = 0.0
+        if PEEPHOLE:
+            own = grad_peephole + row * 3 * d
+            seen = _load_gates(own, columns, on if CARRY else columns < 0, 3, d)
         a = _load_scalars(alpha + (t * rows + row) * K, K)
         if not GRU:
             c = tl.load(memory + (t * rows + row) * d + columns, mask=on, other=0.0)
@@ -552,6 +556,7 @@ def backward_resident(
                 dc *= f
                 if PEEPHOLE:
                     dc += di * peep[0] + df * peep[1]
+                    seen = (seen[0] + di * was, seen[1] + df * was, seen[2] + do * c)
                 for j in tl.static_range(K):
                     p = p + (di * U[4 * j] + df * U[4 * j + 1] + dg * U[4 * j + 2] + do * U[4 * j + 3],)
                 tl.store(out, di, mask=on)
@@ -578,6 +583,9 @@ def backward_resident(
         for j in tl.static_range(K):
             tl.store(carry_alpha + row * K + j, da[j])
         tl.store(grad_temperature + row, warmth)
+        if PEEPHOLE:
+            for gate in tl.static_range(3):
+                tl.store(own + gate * d + columns, seen[gate], mask=on)
         if not GRU:
             if grad_first is not None:
                 tl.store(grad_first + row * d + columns, dc, mask=on)
@@ -704,7 +712,8 @@ def forward_streamed(
 def backward_streamed(
     x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_start, grad_first,
+    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_peephole,
+    grad_start, grad_first,
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
@@ -729,6 +738,8 @@ def backward_streamed(
         inverse = 1 / tl.load(temperature)
         if PEEPHOLE:
             peep = _load_gates(peephole, columns, on, 3, d)
+            own = grad_peephole + row * 3 * d
+            seen = _load_gates(own, columns, on if CARRY else columns < 0, 3, d)
         c = tl.zeros([D], tl.float32)
         dc = tl.zeros([D], tl.float32)
         if not GRU:
@@ -827,6 +838,7 @@ def backward_streamed(
                 dc *= f
                 if PEEPHOLE:
                     dc += di * peep[0] + df * peep[1]
+                    seen = (seen[0] + di * old, seen[1] + df * old, seen[2] + do * c)
                 parts = (di, df, dg, do)
                 tl.store(out, di, mask=on)
                 tl.store(out + d, df, mask=on)
@@ -851,6 +863,9 @@ def backward_streamed(
             tl.debug_barrier()
             t += move
         tl.store(grad_temperature + row, warmth)
+        if PEEPHOLE:
+            for gate in tl.static_range(3):
+                tl.store(own + gate * d + columns, seen[gate], mask=on)
         if not GRU:
             if grad_first is not None:
                 tl.store(grad_first + row * d + columns, dc, mask=on)

@@ -72,11 +72,11 @@ class Recipe(NamedTuple):
 #: ``st-tau-best``, and ``lstm-best``, which is trained in the same way. How they were found is told in
 #: docs/reproduction.md.
 _BEST_BIH = Recipe(
-    layer={"num_states": 10, "readout": "cell"},
+    layer={"num_states": 10, "readout": "cell", "peephole": True},
     paths=2,
-    shared={"memory": 187, "model": {"dropout": 0.1}},
+    shared={"memory": 187, "model": {"dropout": 0.1, "input_noise": 0.05}},
     training={
-        "updates": 30_000, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine", "average": 0.999,
+        "updates": 40_000, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine", "average": 0.999,
         "validate_every": 1000, "selection": "nll",
     },
 )  # fmt: skip
