@@ -24,6 +24,8 @@ from sttau.report.style import BLUE, GREEN, GRID, INK, METHOD_COLOURS, MUTED, OR
 #: Shades for what METHOD_COLOURS has no colour of its own for.
 COLOURS = METHOD_COLOURS | {
     "lstm-best": INK,
+    "bayes-tuned": "#e07a7a",
+    "dropout-tuned": "#f0b45a",
     "st-tau-classes": "#7fa8d6",
     "st-tau-10": BLUE,
     "st-tau-100": "#0ea5a4",

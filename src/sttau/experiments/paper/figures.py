@@ -18,7 +18,7 @@ _FINITE = ("st-tau-classes", "st-tau-10", "st-tau-best")
 
 #: Networks of each figure, by data set.
 FIGURES: dict[str, dict[str, tuple[str, ...]]] = {
-    "reliability": {"bih": table1.NETWORKS, "imdb": table1.NETWORKS},
+    "reliability": dict(table1.NETWORKS),
     "temperature": {"bih": _FINITE, "imdb": _FINITE},
     "reading": {"bih": READING, "imdb": READING},
     "dropout-sweep": dict.fromkeys(("bih", "imdb"), (dropout_sweep.NETWORK, *dropout_sweep.BESIDE)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sttau.experiments.paper import table1
 from sttau.experiments.paper.declaration import Column, Table
+from sttau.experiments.paper.networks import declared
 
 TABLES = (
     Table(
         name="inter-patient",
         title="Heartbeats of other patients",
-        networks={"bih_inter_patient": table1.NETWORKS},
+        networks={"bih_inter_patient": declared("bih_inter_patient", table1.COMPARED)},
         columns=(
             *table1.COLUMNS,
             Column("nll", "NLL", 3),

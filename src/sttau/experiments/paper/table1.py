@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from sttau.experiments.paper.declaration import Column, Table, rows
+from sttau.experiments.paper.networks import declared
 
 COLUMNS = (Column("pe", "PE %", 2), Column("ece", "ECE %", 2), Column("mce", "MCE %", 2))
-NETWORKS = (
-    "lstm", "ensemble", "bayes", "dropout", "state-regularized", "st-tau-classes", "st-tau-10", "st-tau-best",
-    "lstm-best",
+COMPARED = (
+    "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
+    "st-tau-10", "st-tau-best", "lstm-best",
 )  # fmt: skip
+NETWORKS = {data: declared(data, COMPARED) for data in ("bih", "imdb")}
 
 TABLES = (
     Table(
         name="table1",
         title="Prediction and calibration errors",
-        networks={"bih": NETWORKS, "imdb": NETWORKS},
+        networks=NETWORKS,
         columns=COLUMNS,
         paper={
             "bih": rows(
@@ -45,7 +47,7 @@ TABLES = (
     Table(
         name="table1-more",
         title="More measures of the same predictions",
-        networks={"bih": NETWORKS, "imdb": NETWORKS},
+        networks=NETWORKS,
         columns=(
             Column("ece", "ECE %, 95 % interval", 2, interval=True),
             Column("ece", "if calibrated", 2, chance=True),
@@ -61,7 +63,7 @@ TABLES = (
     Table(
         name="table1-cost",
         title="What it costs",
-        networks={"bih": NETWORKS, "imdb": NETWORKS},
+        networks=NETWORKS,
         columns=(
             Column("parameters", "parameters", 0, None),
             Column("updates", "updates", 0, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sttau.experiments.paper.declaration import Column, Table, rows
+from sttau.experiments.paper.networks import declared
 
 OUTSIDE = {"customer": "Customer", "movie": "Movie"}
 SCORES = {
@@ -13,11 +14,12 @@ SCORES = {
     "feature_distance": "distance of features",
 }
 DRAWING = (  # networks with several answers, among which there is a variance
-    "ensemble", "bayes", "dropout", "st-tau-classes", "st-tau-10", "st-tau-100", "st-tau-best",
+    "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "st-tau-classes", "st-tau-10", "st-tau-100",
+    "st-tau-best",
 )  # fmt: skip
 ALL = (
-    "lstm", "ensemble", "bayes", "dropout", "state-regularized", "st-tau-classes", "st-tau-10", "st-tau-100",
-    "st-tau-best", "lstm-best",
+    "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
+    "st-tau-10", "st-tau-100", "st-tau-best", "lstm-best",
 )  # fmt: skip
 
 
@@ -70,7 +72,7 @@ TABLES = tuple(
     Table(
         name=f"table2-{score.replace('_', '-')}",
         title=f"Out-of-distribution detection by {title}",
-        networks={"imdb": DRAWING if score in ("variance", "mutual_information") else ALL},
+        networks={"imdb": declared("imdb", DRAWING if score in ("variance", "mutual_information") else ALL)},
         columns=columns(score),
         paper=_PAPER.get(score, {}),
         goals={"imdb": {f"{out}_{score}_{area}": goal for (out, area), goal in GOALS.items()}},

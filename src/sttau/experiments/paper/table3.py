@@ -11,7 +11,7 @@ TABLES = (
     Table(
         name="table3",
         title="Prediction and calibration errors after temperature scaling",
-        networks={"bih": table1.NETWORKS, "imdb": table1.NETWORKS},
+        networks=table1.NETWORKS,
         columns=(*COLUMNS, Column("temperature", "temperature", 2, None)),
         paper={
             "bih": rows(
