@@ -182,10 +182,13 @@ class Work:
                     else:
                         ready.append(cell)
         # A GPU is busy with training until here. Then it answers for some while the CPU judges the answers of others.
-        with ThreadPoolExecutor(min(_JUDGES, os.cpu_count() or 1)) as pool:
+        pool = ThreadPoolExecutor(min(_JUDGES, os.cpu_count() or 1))
+        try:
             answers = {pool.submit(self._answer, cell, seconds[cell.key]): cell for cell in ready}
             for answer in as_completed(answers):
                 yield answers[answer], answer.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # who interrupts waits for what is begun, no longer
 
     def _answer(self, cell: Cell, seconds: float) -> Result | Exception:
         try:
