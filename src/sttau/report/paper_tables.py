@@ -82,9 +82,10 @@ def title_of(network: str, data: str) -> str:
         >>> title_of("st-tau-classes", "bih"), title_of("lstm", "bih")
         ('ST-τ, k = 5', 'LSTM')
     """
-    if network == "st-tau-classes":
-        return f"ST-τ, k = {find(data, network).settings['num_states']}"
-    return TITLES[network]
+    title = TITLES[network]
+    if "k = classes" in title:
+        title = title.replace("classes", str(find(data, network).settings["num_states"]))
+    return title
 
 
 def cells_of(results: Sequence[Result], data: str, network: str, seed: int | None = None) -> list[Result]:

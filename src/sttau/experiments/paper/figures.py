@@ -5,7 +5,7 @@ from __future__ import annotations
 from sttau.experiments.paper import ablation, dropout_sweep, table1
 
 #: Of which a reading is kept: probabilities after every step of a few sequences.
-READING = ("st-tau-best", "st-tau-classes")
+READING = ("st-tau-best", "st-tau-classes", "st-tau-classes-plain")
 
 #: Read word by word; written for this purpose.
 SENTENCES = (
@@ -14,7 +14,7 @@ SENTENCES = (
     "i wanted to like it . it is not bad , not good , just long",
 )
 
-_FINITE = ("st-tau-classes", "st-tau-10", "st-tau-best")
+_FINITE = ("st-tau-classes", "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-best")
 
 #: Networks of each figure, by data set.
 FIGURES: dict[str, dict[str, tuple[str, ...]]] = {

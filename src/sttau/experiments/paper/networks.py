@@ -25,6 +25,8 @@ TITLES: dict[str, str] = {
     "st-tau-classes": "ST-τ, k = classes",
     "st-tau-10": "ST-τ, k = 10",
     "st-tau-100": "ST-τ, k = 100",
+    "st-tau-classes-plain": "ST-τ, k = classes, no peepholes",
+    "st-tau-10-plain": "ST-τ, k = 10, no peepholes",
     "st-tau-best": "ST-τ, best",
     "lstm-best": "LSTM, trained as that",
     **{f"st-tau-{k}-learned": f"ST-τ, k = {k}" for k in (20, 50)},
@@ -105,7 +107,9 @@ BEST: dict[str, Recipe] = {
 }  # fmt: skip
 
 #: How many are trained, seeds 0, 1 …; one where nothing is said.
-SEEDS = {"lstm": MEMBERS, "st-tau-classes": 5, "st-tau-10": 5, "st-tau-best": 5, "lstm-best": 5}
+SEEDS = {"lstm": MEMBERS, "st-tau-best": 5, "lstm-best": 5} | {
+    f"st-tau-{states}{cell}": 5 for states in ("classes", "10") for cell in ("", "-plain")
+}
 
 
 @dataclass(frozen=True)
@@ -149,17 +153,26 @@ def _declare(data: str) -> list[Network]:
         chosen, tuned = chosen | tuned, {}
 
     def states(number: int, learned: bool = True) -> dict[str, Any]:
-        return {"num_states": number, "readout": "cell", "temperature": 1.0, "learn_temperature": learned}
+        """As the paper's results were obtained: the head reads u_t, and gates see the cell through peepholes."""
+        return {
+            "num_states": number, "readout": "cell", "temperature": 1.0, "learn_temperature": learned, "peephole": True
+        }  # fmt: skip
+
+    def plain(number: int) -> dict[str, Any]:
+        return {name: value for name, value in states(number).items() if name != "peephole"}
 
     found: dict[str, tuple[str, dict[str, Any]]] = {
         "lstm": ("lstm", {}),
         "ensemble": ("ensemble", {"size": MEMBERS}),
         **{method: (method, settings) for method, settings in chosen.items()},
         **{f"{method}-tuned": (method, settings) for method, settings in tuned.items()},
-        "state-regularized": ("state-regularized", {"num_states": 10, "readout": "cell"}),
+        "state-regularized": ("state-regularized", {"num_states": 10, "readout": "cell", "peephole": True}),
         "st-tau-classes": ("st-tau", states(_CLASSES[data])),
         "st-tau-10": ("st-tau", states(10)),
     }
+    if data in _TRIAL:
+        found["st-tau-classes-plain"] = ("st-tau", plain(_CLASSES[data]))
+        found["st-tau-10-plain"] = ("st-tau", plain(10))
     if data == "imdb":
         found["st-tau-100"] = ("st-tau", states(100))
         found |= {f"st-tau-{k}-learned": ("st-tau", states(k)) for k in (20, 50)}

@@ -8,7 +8,7 @@ from sttau.experiments.paper.networks import declared
 COLUMNS = (Column("pe", "PE %", 2), Column("ece", "ECE %", 2), Column("mce", "MCE %", 2))
 COMPARED = (
     "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
-    "st-tau-10", "st-tau-best", "lstm-best",
+    "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-best", "lstm-best",
 )  # fmt: skip
 NETWORKS = {data: declared(data, COMPARED) for data in ("bih", "imdb")}
 

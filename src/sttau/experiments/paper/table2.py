@@ -14,12 +14,12 @@ SCORES = {
     "feature_distance": "distance of features",
 }
 DRAWING = (  # networks with several answers, among which there is a variance
-    "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "st-tau-classes", "st-tau-10", "st-tau-100",
-    "st-tau-best",
+    "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "st-tau-classes", "st-tau-classes-plain",
+    "st-tau-10", "st-tau-10-plain", "st-tau-100", "st-tau-best",
 )  # fmt: skip
 ALL = (
     "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
-    "st-tau-10", "st-tau-100", "st-tau-best", "lstm-best",
+    "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-100", "st-tau-best", "lstm-best",
 )  # fmt: skip
 
 
