@@ -27,9 +27,9 @@ COLOURS = METHOD_COLOURS | {
     "bayes-tuned": "#e07a7a",
     "dropout-tuned": "#f0b45a",
     "st-tau-classes": "#7fa8d6",
-    "st-tau-classes-plain": "#b9d0e8",
+    "st-tau-classes-plain": "#7fbdb4",
     "st-tau-10": BLUE,
-    "st-tau-10-plain": "#5a8fc4",
+    "st-tau-10-plain": "#2c8579",
     "st-tau-100": "#0ea5a4",
     "st-tau-best": "#12355f",
 }
