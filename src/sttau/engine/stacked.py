@@ -147,7 +147,7 @@ def _as_cudnn() -> Iterator[None]:
 
 
 def _backend(gates: Tensor) -> Any:
-    if gates.dtype == torch.float32 and (gates.is_cuda or interpreted()) and missing("triton") is None:
+    if is_fast(gates) or (gates.dtype == torch.float32 and missing("triton") is None and interpreted()):
         from sttau.engine import stacked_triton
 
         return stacked_triton

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sttau.experiments.paper import trials
+from sttau.experiments.paper import curves, trials
 from sttau.experiments.paper.networks import find
 from sttau.experiments.paper.splits import ask, load_splits
 from sttau.experiments.paper.trained import read_network
@@ -50,7 +50,15 @@ def test_trials_are_judged_on_validation_data_alone(
     data = load_splits("digits", base["part"], "cpu")
     assert (len(data.train), len(data.validation)) == (80, 80)
     cell = trials.cell_of({"name": "base", **base})
-    model, _ = read_network(tmp_path / "networks", cell, "cpu")
+    model, log = read_network(tmp_path / "networks", cell, "cpu")
+    curves.main([str(tmp_path / "networks"), str(tmp_path / "curves.jsonl"), "--trials", str(file)])
+    drawn = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text("utf-8").splitlines()]
+    assert [(row["method"], row["seed"], row["update"]) for row in drawn] == [
+        ("base", 0, [4, 8, 12]),
+        ("seed 1", 1, [4, 8, 12]),
+    ]
+    measured = [update.validation for update in log if update.validation is not None]
+    assert drawn[0]["error"] == pytest.approx(measured, abs=1e-5)
     wrong = ask(model, data.validation).mean(0).argmax(-1) != data.validation.labels
     assert first.metrics["validation_pe"] == pytest.approx(100 * float(wrong.double().mean()))
     assert all(

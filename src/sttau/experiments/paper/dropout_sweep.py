@@ -8,7 +8,7 @@ from sttau.experiments.paper.declaration import Column, Table
 RATES = tuple(number / 10 for number in range(10))
 METRICS = {"pe": "PE %", "ece": "ECE %", "mce": "MCE %"}
 NETWORK = "dropout"  # that is asked under every rate
-BESIDE = ("st-tau-classes", "st-tau-best")  # drawn as lines
+BESIDE = ("st-tau-classes", "st-tau-classes-plain", "st-tau-best")  # drawn as lines
 
 
 def key(rate: float, metric: str) -> str:

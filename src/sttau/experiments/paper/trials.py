@@ -62,6 +62,11 @@ def cell_of(trial: Mapping[str, Any]) -> Cell:
     return replace(cells_of([tried], seeds=1)[0], experiment=EXPERIMENT, seed=trial.get("seed", 0))
 
 
+def read_trials(path: Path) -> list[Cell]:
+    """The cells of a file of trials."""
+    return [cell_of(trial) for trial in json.loads(path.read_text("utf-8"))]
+
+
 def run(
     cells: Sequence[Cell], out: Path, device: str = "cpu", progress: Callable[[str], None] = lambda _: None
 ) -> list[Result]:
@@ -108,8 +113,7 @@ def main(arguments: Iterable[str]) -> None:
     parser.add_argument("out", type=Path, help="for results, .jsonl")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     given = parser.parse_args(list(arguments))
-    cells = [cell_of(trial) for trial in json.loads(given.trials.read_text("utf-8"))]
-    run(cells, given.out, given.device, print)
+    run(read_trials(given.trials), given.out, given.device, print)
 
 
 if __name__ == "__main__":
