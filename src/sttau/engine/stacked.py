@@ -80,7 +80,11 @@ def is_fast(x: Tensor) -> bool:
         >>> is_fast(torch.zeros(1, 1, 1))
         False
     """
-    return x.is_cuda and x.dtype == torch.float32 and missing("triton") is None
+    return x.is_cuda and _has_kernels(x)
+
+
+def _has_kernels(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and missing("triton") is None
 
 
 def _for_all(masks: Sequence[Tensor | None]) -> Tensor | None:
@@ -147,7 +151,7 @@ def _as_cudnn() -> Iterator[None]:
 
 
 def _backend(gates: Tensor) -> Any:
-    if is_fast(gates) or (gates.dtype == torch.float32 and missing("triton") is None and interpreted()):
+    if _has_kernels(gates) and (gates.is_cuda or interpreted()):
         from sttau.engine import stacked_triton
 
         return stacked_triton
