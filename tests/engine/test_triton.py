@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -30,6 +32,23 @@ def test_values_and_gradients_are_those_of_the_reference(case: Case) -> None:
 def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_engine, "_PIECE_NUMBERS", 1)
     assert max(disagreement(case, "triton").values()) < 1e-4
+
+
+@pytest.mark.parametrize("samples", [2, 5, 6, 7])
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("lstm", "soft", 19, 5, ragged=True, peephole=True, start=True),
+        Case("lstm", "straight_through", 19, 5, reverse=True, ragged=True, steps="last"),
+        Case("gru", "soft", 19, 5, ragged=True, reverse=True, start=True),
+    ],
+    ids=str,
+)
+def test_samples_of_a_sequence_that_share_a_program_are_those_of_the_reference(
+    case: Case, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_engine, "_MANY_ROWS", 1)
+    assert max(disagreement(replace(case, samples=samples), "triton").values()) < 1e-4
 
 
 def test_tokens_without_gradients_are_read_from_a_table_of_projected_vectors() -> None:

@@ -27,12 +27,14 @@ _RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
 _PIECES = 3  # of time, in which a sequence is worked through; 2 where the kernel projects
 _PIECE_NUMBERS = 1 << 19  # of one gate, that a piece holds at least
 _FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
+_MANY_ROWS = 512  # and more hide each other's latency
+_LOADS = 64  # of U and S that a thread has under way at once, where they do not stay
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Compile-time values in a kernel's order, and whether the weights, ``blocks`` of (k, d), stay in registers."""
+    """Compile-time values of a kernel, and whether the weights, ``blocks`` of (k, d), stay in registers."""
     k, d = problem.states.shape
     block = triton.next_power_of_2(d)
     resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_NUMBERS
@@ -48,13 +50,32 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
         "READ": ("none", "last", "all").index(problem.read),
         "PEEPHOLE": problem.peephole is not None,
     } | more
-    if not resident:
-        padded = triton.next_power_of_2(k)
-        options |= {"KB": max(2, min(padded, 4096 // block)), "KP": padded}
-    # Many rows hide each other's latency, and one warp a row exchanges nothing with others; few rows want more hands.
-    many = problem.rows > 512
-    options["num_warps"] = max(1 if resident else 4, min(16, block // (128 if many else 64)))
+    if resident:  # of many rows each is content with one warp, which exchanges nothing; few want more hands
+        options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
+    else:
+        options |= _plan_streamed(k, block, backward="CARRY" in more)
     return options, resident
+
+
+def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
+    """N, KB and KP of the streamed kernels: a thread owns a column, or a few."""
+    warps = max(1, min(16, block // 32))
+    columns = max(1, block // (32 * warps))
+    padded = triton.next_power_of_2(k)
+    tile = _LOADS // (4 if backward else 1)  # backward there is one for every gate
+    return {
+        "N": max(1, _LOADS // 4 // columns),
+        "KB": max(2, min(padded, tile // columns)),
+        "KP": padded,
+        "num_warps": warps,
+    }
+
+
+def _together(problem: Problem, batch: int) -> int:
+    """How many samples of a sequence a program of the streamed kernel owns: several where there are many rows."""
+    columns = triton.next_power_of_2(problem.states.shape[1]) // 512  # of a thread, beyond one
+    samples = problem.rows // batch if problem.rows > _MANY_ROWS and not columns else 1
+    return next(count for count in (5, 4, 3, 2, 1) if samples % count == 0)
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
@@ -101,7 +122,10 @@ def forward(problem: Problem, keep: bool) -> Results:
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
-    kernel = kernels.forward_resident if resident else kernels.forward_streamed
+    kernel, programs = kernels.forward_resident, rows
+    if not resident:
+        options["R"] = _together(problem, batch)
+        kernel, programs = kernels.forward_streamed, rows // options["R"]
     if problem.mode != "deterministic":
         draws = [alpha, problem.seed, problem.sequence, problem.sample]
         numbers = [time * rows, rows, problem.first_step, problem.layer]
@@ -130,7 +154,7 @@ def forward(problem: Problem, keep: bool) -> Results:
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
         numbers = [begin, end, time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
-        launch(kernel, rows, tensors, numbers, options)
+        launch(kernel, programs, tensors, numbers, options)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)

@@ -592,18 +592,50 @@ def backward_resident(
 
 
 # -- streamed: any number of states, read from cache at every step ---------------------------------------------------
+#
+# What takes time here is waiting for U and S. So many loads are under way at once (N states of each gate; tiles of KB
+# states), and where a sequence has several samples, a program owns R of them: what is read serves all.
 
 
 @triton.jit
-def _mix_streamed(coefficients, matrix, columns, on, width, K: tl.constexpr, KB: tl.constexpr, D: tl.constexpr):
-    """Σ_j coefficients_j · matrix[j, columns], a block of states at a time."""
-    total = tl.zeros([D], tl.float32)
-    for block in range(0, K, KB):
-        j = block + tl.arange(0, KB)
-        weight = tl.load(coefficients + j, mask=j < K, other=0.0)
-        part = tl.load(matrix + j[:, None] * width + columns[None, :], mask=(j < K)[:, None] & on[None, :], other=0.0)
-        total += tl.sum(weight[:, None] * part, 0)
+def _zeros(G: tl.constexpr, D: tl.constexpr):
+    values = ()
+    for g in tl.static_range(G):
+        values = values + (tl.zeros([D], tl.float32),)
+    return values
+
+
+@triton.jit
+def _mix_streamed(
+    coefficients, apart, matrix, columns,
+    d: tl.constexpr, G: tl.constexpr, R: tl.constexpr, K: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Σ_j coefficients_j · matrix[j], G vectors for each of R rows, whose coefficients lie ``apart``."""
+    total = _zeros(R * G, D)
+    for block in range(0, K, N):
+        values = ()
+        for i in tl.static_range(N):
+            j = tl.cast(block, tl.int32) + i
+            values = values + _load_gates(matrix + j * (G * d), columns, columns < tl.where(j < K, d, 0), G, d)
+        tl.debug_barrier()  # so that all of these are under way before anything waits for one
+        for i in tl.static_range(N):
+            j = tl.cast(block, tl.int32) + i
+            mixed = ()
+            for r in tl.static_range(R):
+                weight = tl.load(coefficients + r * apart + j, mask=j < K, other=0.0)
+                for g in tl.static_range(G):
+                    mixed = mixed + (total[r * G + g] + weight * values[i * G + g],)
+            total = mixed
     return total
+
+
+@triton.jit
+def _part(values, first: tl.constexpr, G: tl.constexpr):
+    """G of them."""
+    kept = ()
+    for g in tl.static_range(G):
+        kept = kept + (values[first + g],)
+    return kept
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
@@ -613,11 +645,13 @@ def forward_streamed(
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, QUIET: tl.constexpr, KEEP: tl.constexpr,
-    KB: tl.constexpr, KP: tl.constexpr,
+    R: tl.constexpr, N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
+    """A program owns the samples R p, …, R p + R - 1 of a sequence, whose rows lie B apart."""
     G: tl.constexpr = 3 if GRU else 4
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
+    apart = tl.cast(B, tl.int64)  # the next sample of a sequence
+    sequence = tl.program_id(0).to(tl.int64) % apart
+    row = tl.program_id(0).to(tl.int64) // apart * R * apart + sequence
     length = _length(lengths, sequence, time)
     steps = tl.minimum(length, t1) - t0
     if REVERSE:
@@ -633,79 +667,86 @@ def forward_streamed(
         inverse = 1 / tl.load(temperature)
         if PEEPHOLE:
             peep = _load_gates(peephole, columns, on, 3, d)
-        c = tl.zeros([D], tl.float32)
+        c = _zeros(R, D)
         if not GRU:
-            c = tl.load(last + row * d + columns, mask=on, other=0.0)
+            c = _load_gates(last + row * d, columns, on, R, apart * d)
             if (t == length - 1) if REVERSE else (t == 0):
-                c = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
+                c = _load_gates(first + row * first_stride, columns, on, R, apart * first_stride)
         for _ in range(steps):
             place = t * rows + row
             begins = (t == length - 1) if REVERSE else (t == 0)
-            before = alpha + (place - move * rows) * K
             here = alpha + place * K
             # The first step reads ``start`` in place of U, with nothing to mix.
             if begins:
-                h = _load_gates(start + row * start_stride, columns, on, G, d)
-                old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-            else:
-                h0 = _mix_streamed(before, recurrent, columns, on, G * d, K, KB, D)
-                h1 = _mix_streamed(before, recurrent + d, columns, on, G * d, K, KB, D)
-                h2 = _mix_streamed(before, recurrent + 2 * d, columns, on, G * d, K, KB, D)
+                h = ()
+                for r in tl.static_range(R):
+                    h = h + _load_gates(start + (row + r * apart) * start_stride, columns, on, G, d)
                 if GRU:
-                    h = (h0, h1, h2)
-                    old = _mix_streamed(before, states, columns, on, d, K, KB, D)
-                else:
-                    h = (h0, h1, h2, _mix_streamed(before, recurrent + 3 * d, columns, on, G * d, K, KB, D))
-                    old = c
-            xs = _load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-            if GRU:
-                r = tl.sigmoid(xs[0] + h[0])
-                z = tl.sigmoid(xs[1] + h[1])
-                n = _tanh(xs[2] + r * h[2])
-                u = n + z * (old - n)
+                    old = _load_gates(first + row * first_stride, columns, on, R, apart * first_stride)
             else:
-                i = xs[0] + h[0]
-                f = xs[1] + h[1]
-                o = xs[3] + h[3]
-                if PEEPHOLE:
-                    i += peep[0] * c
-                    f += peep[1] * c
-                c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(xs[2] + h[2])
-                if PEEPHOLE:
-                    o += peep[2] * c
-                u = tl.sigmoid(o) * _tanh(c)
-                if KEEP:
-                    tl.store(memory + place * d + columns, c, mask=on)
+                before = alpha + (place - move * rows) * K
+                h = _mix_streamed(before, apart * K, recurrent, columns, d, G, R, K, D, N)
+                if GRU:
+                    old = _mix_streamed(before, apart * K, states, columns, d, 1, R, K, D, G * N)
+            xs = _load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
+            u = ()
+            cells = ()
+            for r in tl.static_range(R):
+                own = _part(h, r * G, G)
+                if GRU:
+                    z = tl.sigmoid(xs[1] + own[1])
+                    n = _tanh(xs[2] + tl.sigmoid(xs[0] + own[0]) * own[2])
+                    u = u + (n + z * (old[r] - n),)
+                    cells = cells + (c[r],)
+                else:
+                    i = xs[0] + own[0]
+                    f = xs[1] + own[1]
+                    o = xs[3] + own[3]
+                    if PEEPHOLE:
+                        i += peep[0] * c[r]
+                        f += peep[1] * c[r]
+                    cell = tl.sigmoid(f) * c[r] + tl.sigmoid(i) * _tanh(xs[2] + own[2])
+                    if PEEPHOLE:
+                        o += peep[2] * cell
+                    u = u + (tl.sigmoid(o) * _tanh(cell),)
+                    cells = cells + (cell,)
+                    if KEEP:
+                        tl.store(memory + (place + r * apart) * d + columns, cell, mask=on)
+            c = cells
             for block in range(0, K, KB):
                 j = block + tl.arange(0, KB)
                 part = tl.load(
                     states + j[:, None] * d + columns[None, :], mask=(j < K)[:, None] & on[None, :], other=0.0
                 )
-                l = tl.sum(part * u[None, :], 1)
-                if not QUIET:
-                    l += tl.load(here + j, mask=j < K, other=0.0)
-                tl.store(here + j, l * inverse, mask=j < K)
+                tl.debug_barrier()  # as above
+                for r in tl.static_range(R):
+                    l = tl.sum(part * u[r][None, :], 1)
+                    if not QUIET:
+                        l += tl.load(here + r * apart * K + j, mask=j < K, other=0.0)
+                    tl.store(here + r * apart * K + j, l * inverse, mask=j < K)
             tl.debug_barrier()  # what some threads wrote, others read
-            l = tl.load(here + number, mask=number < K, other=float("-inf"))
-            top = tl.max(l, 0)
-            e = tl.exp(l - top)
-            a = e / tl.sum(e, 0)
-            tl.debug_barrier()
-            if HARD:
-                if KEEP:
-                    tl.store(soft + place * K + number, a, mask=number < K)
-                winner = tl.min(tl.where(l == top, number, KP), 0)
-                a = (number == winner).to(tl.float32)
-            tl.store(here + number, a, mask=number < K)
-            if READ == 2:
-                tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
-            elif READ == 1:
-                if (t == 0) if REVERSE else (t == length - 1):
-                    tl.store(output + row * d + columns, u.to(output.dtype.element_ty), mask=on)
+            for r in tl.static_range(R):
+                l = tl.load(here + r * apart * K + number, mask=number < K, other=float("-inf"))
+                top = tl.max(l, 0)
+                e = tl.exp(l - top)
+                a = e / tl.sum(e, 0)
+                if HARD:
+                    if KEEP:
+                        tl.store(soft + (place + r * apart) * K + number, a, mask=number < K)
+                    winner = tl.min(tl.where(l == top, number, KP), 0)
+                    a = (number == winner).to(tl.float32)
+                tl.debug_barrier()
+                tl.store(here + r * apart * K + number, a, mask=number < K)
+                if READ == 2:
+                    tl.store(output + (place + r * apart) * d + columns, u[r].to(output.dtype.element_ty), mask=on)
+                elif READ == 1:
+                    if (t == 0) if REVERSE else (t == length - 1):
+                        tl.store(output + (row + r * apart) * d + columns, u[r].to(output.dtype.element_ty), mask=on)
             tl.debug_barrier()
             t += move
         if not GRU:
-            tl.store(last + row * d + columns, c, mask=on)
+            for r in tl.static_range(R):
+                tl.store(last + (row + r * apart) * d + columns, c[r], mask=on)
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_GRADIENT)
@@ -717,7 +758,7 @@ def backward_streamed(
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
-    KB: tl.constexpr, KP: tl.constexpr,
+    N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
     G: tl.constexpr = 3 if GRU else 4
     BLOCKS: tl.constexpr = 6 if GRU else 5  # of d numbers, in a row of ``wide``
@@ -759,15 +800,10 @@ def backward_streamed(
                 h = _load_gates(start + row * start_stride, columns, on, G, d)
                 old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
             else:
-                b = alpha + before * K
-                h0 = _mix_streamed(b, recurrent, columns, on, G * d, K, KB, D)
-                h1 = _mix_streamed(b, recurrent + d, columns, on, G * d, K, KB, D)
-                h2 = _mix_streamed(b, recurrent + 2 * d, columns, on, G * d, K, KB, D)
+                h = _mix_streamed(alpha + before * K, 0, recurrent, columns, d, G, 1, K, D, N)
                 if GRU:
-                    h = (h0, h1, h2)
-                    old = _mix_streamed(b, states, columns, on, d, K, KB, D)
+                    old = _mix_streamed(alpha + before * K, 0, states, columns, d, 1, 1, K, D, G * N)[0]
                 else:
-                    h = (h0, h1, h2, _mix_streamed(b, recurrent + 3 * d, columns, on, G * d, K, KB, D))
                     old = tl.load(memory + before * d + columns, mask=on, other=0.0)
 
             if HARD:
@@ -786,7 +822,7 @@ def backward_streamed(
             tl.store(into + 2 * K, 1.0)
             tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
             tl.debug_barrier()
-            du = _mix_streamed(into + K, states, columns, on, d, K, KB, D)
+            du = _mix_streamed(into + K, 0, states, columns, d, 1, 1, K, D, G * N)[0]
             if READ == 2:
                 du += tl.load(grad_output + place * d + columns, mask=on, other=0.0).to(tl.float32)
             elif READ == 1:
@@ -852,14 +888,14 @@ def backward_streamed(
             for block in range(0, K, KB):
                 j = block + tl.arange(0, KB)
                 mask = (j < K)[:, None] & on[None, :]
-                total = tl.zeros([KB], tl.float32)
+                total = tl.zeros([KB, D], tl.float32)
                 for gate in tl.static_range(G):
                     part = tl.load(recurrent + (j[:, None] * G + gate) * d + columns[None, :], mask=mask, other=0.0)
-                    total += tl.sum(part * parts[gate][None, :], 1)
+                    total += part * parts[gate][None, :]
                 if GRU:
                     part = tl.load(states + j[:, None] * d + columns[None, :], mask=mask, other=0.0)
-                    total += tl.sum(part * parts[3][None, :], 1)
-                tl.store(carry_alpha + row * K + j, total, mask=j < K)
+                    total += part * parts[3][None, :]
+                tl.store(carry_alpha + row * K + j, tl.sum(total, 1), mask=j < K)
             tl.debug_barrier()
             t += move
         tl.store(grad_temperature + row, warmth)
