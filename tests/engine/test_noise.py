@@ -355,3 +355,19 @@ def test_normal_draws_follow_from_seed_sample_and_layer_alone() -> None:
     assert torch.equal(draw(), Noise.of(torch.arange(3), samples=2, seed=1).normal(2, 20)[:9])
     others = [draw(seed=2), draw(sample=1), draw(layer=1), draw(seed=1 + 2**32)]
     assert all(not bool((draw() == other).any()) for other in others)
+
+
+# -- in one kernel -------------------------------------------------------------------------------------------
+
+
+def test_one_kernel_draws_the_same_numbers() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("on a GPU the kernel is compiled: see tests/gpu")
+    triton = pytest.importorskip("sttau.engine.noise_triton", reason="needs Triton")
+    noise = Noise.of(torch.tensor([7, 2**40 + 8, -3]), samples=2, seed=2**33 + 5, first_sample=3).for_layer(2)
+    for start, steps, size in ((0, 1, 1), (3, 5, 7), (2, 2, 300)):
+        drawn = triton.uniform(noise.seed, noise.sample, noise.sequence, 2 << 16, start, steps, size)
+        assert torch.equal(drawn, noise.uniform(start, steps, size))
+    drawn = triton.uniform(noise.seed, noise.sample[4:5], None, 0, 2, 1, 4 * 100).view(-1, 4)
+    assert torch.equal(drawn, noise._uniform_of_run(4, 100, torch.float32))
+    assert triton.uniform(noise.seed, noise.sample, noise.sequence, 0, 0, 0, 5).shape == (6, 0, 5)

@@ -47,6 +47,14 @@ def test_gumbel_draws_are_those_of_the_cpu_up_to_rounding() -> None:
     torch.testing.assert_close(here.gumbel(0, 100, 7), there.gumbel(0, 100, 7).cpu(), rtol=2e-6, atol=2e-6)
 
 
+def test_draws_in_one_kernel_are_those_of_the_cpu() -> None:
+    here = Noise.of(torch.tensor([7, 2**40 + 8, -3]), samples=2, seed=2**33 + 5, first_sample=3).for_layer(2)
+    there = Noise(here.seed.cuda(), here.sequence.cuda(), here.sample.cuda(), layer=2)
+    for start, steps, size in ((0, 1, 1), (3, 5, 7), (2, 2, 300)):
+        assert torch.equal(here.uniform(start, steps, size), there.uniform(start, steps, size).cpu())
+    torch.testing.assert_close(here.normal(4, 1001), there.normal(4, 1001).cpu(), rtol=2e-6, atol=2e-6)
+
+
 @every_layer
 def test_a_prediction_is_that_of_the_cpu(name: str) -> None:
     x, lengths = _batch()

@@ -125,9 +125,14 @@ class Noise:
             >>> Noise.of(torch.arange(3), seed=1).uniform(0, 5, 7).shape
             torch.Size([3, 5, 7])
         """
-        device = self.sequence.device
+        first, device = self.first_step + start, self.sequence.device
+        if _is_one_kernel(dtype, self.seed, self.sample, self.sequence):
+            from sttau.engine import noise_triton
+
+            drawn = noise_triton.uniform(self.seed, self.sample, self.sequence, self.layer << 16, first, steps, size)
+            return drawn.to(dtype)
         block = torch.arange((size + 3) // 4, device=device)
-        step = torch.arange(self.first_step + start, self.first_step + start + steps, device=device)
+        step = torch.arange(first, first + steps, device=device)
         counter = (
             ((self.layer << 16) | block)[None, None, :],
             step[None, :, None] & _MASK,
@@ -149,19 +154,34 @@ class Noise:
             >>> bool((first == other).all()), bool((first == second).any())
             (True, False)
         """
-        block = torch.arange((size + 3) // 4, device=self.sequence.device)
-        layer = torch.full((), self.layer, dtype=torch.int64, device=block.device)
-        words = philox((block, layer, self.sample[row] & _MASK, torch.full_like(layer, _MASK)), self._key())
         fine = torch.promote_types(dtype, torch.float32)
-        numbers = []
-        for length, angle in (words[:2], words[2:]):
-            radius = (-2 * uniform(length, fine).log()).sqrt()
-            turn = 2 * math.pi * uniform(angle, fine)
-            numbers += [radius * turn.cos(), radius * turn.sin()]
-        return torch.stack(numbers, dim=-1).flatten()[:size].to(dtype)
+        pairs = self._uniform_of_run(row, (size + 3) // 4, fine).unflatten(-1, (2, 2))
+        radius, turn = (-2 * pairs[..., 0].log()).sqrt(), 2 * math.pi * pairs[..., 1]
+        return torch.stack([radius * turn.cos(), radius * turn.sin()], dim=-1).flatten()[:size].to(dtype)
+
+    def _uniform_of_run(self, row: int, blocks: int, dtype: torch.dtype) -> Tensor:
+        """Draws for the run that ``row`` belongs to, (blocks, 4)."""
+        sample = self.sample[row : row + 1]
+        if _is_one_kernel(dtype, self.seed, sample):
+            from sttau.engine import noise_triton
+
+            return noise_triton.uniform(self.seed, sample, None, 0, self.layer, 1, 4 * blocks).view(-1, 4).to(dtype)
+        block = torch.arange(blocks, device=sample.device)
+        layer = torch.full((), self.layer, dtype=torch.int64, device=block.device)
+        words = philox((block, layer, sample[0] & _MASK, torch.full_like(layer, _MASK)), self._key())
+        return uniform(torch.stack(words, dim=-1), dtype)
 
     def _key(self) -> tuple[Tensor, Tensor]:
         return self.seed & _MASK, (self.seed >> 32) & _MASK
+
+
+def _is_one_kernel(dtype: torch.dtype, *names: Tensor) -> bool:
+    """Whether draws are made in Triton: on a GPU, where PyTorch's operations would be too many to start."""
+    if not all(name.is_cuda for name in names) or torch.compiler.is_compiling():
+        return False
+    from sttau.engine.dispatch import missing
+
+    return dtype in (torch.float32, torch.float64) and missing("triton") is None
 
 
 @kept

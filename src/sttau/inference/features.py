@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sttau.checks import as_tensor
 from sttau.engine.noise import Noise, fingerprint
-from sttau.inference.predict import DRAWN, choose_mode, evaluating, pieces
+from sttau.inference.predict import DRAWN, choose_mode, evaluating, numbers_of, pieces
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceModel
 
@@ -45,14 +45,15 @@ def features(model: SequenceModel, inputs: Any, lengths: Any = None, samples: in
 
 def _features(model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samples: int, seed: int) -> Tensor:
     mode = choose_mode(model, "auto")
+    mode = "soft" if mode == "exact" else mode
     drawn = mode in DRAWN
     runs = samples if drawn else 1
-    width = model.layer.num_layers * 5 * model.layer.hidden_size
     places, parts = [], []
     with torch.no_grad(), evaluating(model), _reading_cells(model):
-        for piece, x, length, _ in pieces(inputs, lengths, model.head.weight.device, width, runs):
+        device, width = model.head.weight.device, numbers_of(model, mode)
+        for piece, x, length, _ in pieces(inputs, lengths, device, width, runs):
             noise = Noise.of(fingerprint(x, length), runs, seed) if drawn else None
-            read = model._read(x, length, noise, "soft" if mode == "exact" else mode, per_step=False)
+            read = model._read(x, length, noise, mode, per_step=False)
             places.append(piece)
             parts.append(read.unflatten(0, (runs, -1)).mean(0).cpu())
     return torch.cat(parts)[torch.cat(places).argsort()]

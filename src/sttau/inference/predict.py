@@ -214,10 +214,7 @@ def predict(
 
     runs = samples if mode in DRAWN else 1
     device = model.head.weight.device
-    width = model.layer.num_layers * 5 * model.layer.hidden_size
-    if mode == "exact":
-        assert isinstance(model.layer, FiniteStateRNN)
-        width = 4 * model.layer.num_states**2
+    width = numbers_of(model, mode)
     # Where something is told of every step, sequences are not cut to their lengths.
     uncut = per_step or mode == "exact"
     places: list[Tensor] = []
@@ -236,6 +233,15 @@ def predict(
                 part = _summarise(model, outputs, len(piece), keep_samples)
             parts.append(_hold(part, length) if per_step else part)
     return _join(model, parts, torch.cat(places).argsort(), "deterministic" if mode is None else _NAMES[mode])
+
+
+def numbers_of(model: SequenceModel, mode: LayerMode | None) -> int:
+    """About how many numbers one step of one run takes, of one member."""
+    layer = model.layer
+    if mode == "exact" and isinstance(layer, FiniteStateRNN):
+        return 4 * layer.num_states**2
+    # Where weights or masks are drawn, each run has its own gates, cells and input.
+    return int(layer.num_layers) * (10 if mode == "sampled" else 5) * int(layer.hidden_size)
 
 
 def pieces(
@@ -277,10 +283,11 @@ def pieces(
 
 
 def _room(device: torch.device) -> int:
-    """About how many numbers a chunk may hold: on a GPU, a part of the memory that is free."""
+    """About how many numbers a chunk may hold: on a GPU, a part of the memory that is free or kept for use again."""
     if device.type != "cuda":
         return _CHUNK_NUMBERS
-    return max(_CHUNK_NUMBERS, min(64 * _CHUNK_NUMBERS, torch.cuda.mem_get_info(device)[0] // 64))
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(_CHUNK_NUMBERS, min(64 * _CHUNK_NUMBERS, (torch.cuda.mem_get_info(device)[0] + kept) // 64))
 
 
 def choose_mode(model: SequenceModel, inference: str) -> LayerMode | None:

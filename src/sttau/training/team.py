@@ -112,7 +112,7 @@ class Captured:
         generators: that it draws from.
     """
 
-    _OFTEN = 3
+    _OFTEN = 2
     _MOST = 64
 
     def __init__(self, work: Callable[[Any], None], generators: Sequence[torch.Generator]) -> None:
