@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from sttau.training import Finished, Interrupted, Job, Update, fit, fit_together
 from sttau.training.batches import Batch
 from sttau.training.lanes import Lanes
 from sttau.training.stacking import alike, losses
+from sttau.training.together import _take_next
 
 
 def _task() -> tuple[Tensor, Tensor, Tensor]:
@@ -132,3 +135,10 @@ def test_only_networks_that_can_be_stacked_are_alike() -> None:
     assert key(nn.LSTM(3, 8)) != key(nn.LSTM(8, 8), embedding=nn.Embedding(5, 8))
     for layer in (nn.GRU(3, 8), nn.LSTM(3, 8, 2), nn.LSTM(3, 8, bidirectional=True), STTauLSTM(3, 8, 4)):
         assert key(layer) is None
+
+
+def test_a_team_that_is_not_ready_is_passed_over() -> None:
+    slow, fast, other = (SimpleNamespace(is_ready=ready) for ready in (False, True, True))
+    playing: Any = deque([slow, fast, other])
+    assert _take_next(playing) is fast
+    assert list(playing) == [slow, other]

@@ -28,6 +28,8 @@ from sttau.training.team import Team
 
 _LARGEST = 16  # networks of a team
 _TURN = 25  # updates that are given to a GPU before the next team has its turn
+_AHEAD = 4  # turns that a GPU may have before it, of one team
+_GLANCE = 0.0005  # seconds between looks at whether one is through
 _ALONE = ("optimiser", "patience", "on_update")  # with which a run could end before the others of its team
 _COMMON = ("updates", "batch_size", "sorted_batches", "validate_every", "checkpoint_every")
 
@@ -85,11 +87,21 @@ def fit_together(jobs: Iterable[Job], at_once: int = 16) -> Iterator[Finished]:
                 playing.extend(_Playing(runs, interrupted) for runs in begun)
             if not playing:
                 return
-            team = playing.popleft()
+            team = _take_next(playing)
             done = team.turn()
             if team.goes_on:
                 playing.append(team)
             yield from done
+
+
+def _take_next(playing: deque[_Playing]) -> _Playing:
+    """The team that has waited longest of those that are ready: no team waits for a slower one."""
+    while True:
+        for team in playing:
+            if team.is_ready:
+                playing.remove(team)
+                return team
+        time.sleep(_GLANCE)
 
 
 class _Groups:
@@ -157,10 +169,18 @@ class _Playing:
         self.due = begun[0].run.ended
         self.team: Team | None = team_of([item.run for item in begun], _arguments(begun[0].job))
         self.lasting = self.team.captured is not None  # whether what it is given to do lasts for a while
+        self.ahead: deque[torch.cuda.Event] = deque()  # the ends of turns that the GPU is not through with
 
     @property
     def goes_on(self) -> bool:
         return self.team is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be given something to do; if its updates are to be heard of first, they must be through."""
+        while self.ahead and self.ahead[0].query():
+            self.ahead.popleft()
+        return len(self.ahead) < (1 if self.due else _AHEAD)
 
     def turn(self) -> list[Finished]:
         """Do some updates; return what is done."""
@@ -184,6 +204,9 @@ class _Playing:
                 raise
             except Exception as error:
                 done += [self._finish(number, error) for number in list(self.runs)]
+            if self.lasting and self.runs:
+                self.ahead.append(torch.cuda.Event())
+                self.ahead[-1].record()
         if not self.runs:
             self.team = None
         return done
