@@ -140,5 +140,6 @@ def test_only_networks_that_can_be_stacked_are_alike() -> None:
 def test_a_team_that_is_not_ready_is_passed_over() -> None:
     slow, fast, other = (SimpleNamespace(is_ready=ready) for ready in (False, True, True))
     playing: Any = deque([slow, fast, other])
-    assert _take_next(playing) is fast
+    taken: Any = _take_next(playing)
+    assert taken is fast
     assert list(playing) == [slow, other]
