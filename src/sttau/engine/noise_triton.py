@@ -1,4 +1,4 @@
-"""The draws of ``noise.py`` as one kernel, the same to the last bit.
+"""The draws of ``noise.py`` as one kernel each, from the same bits.
 
 Philox in PyTorch is some two hundred operations; for the few numbers that are mostly wanted, starting them takes longer
 than all that the numbers are drawn for.
@@ -13,13 +13,20 @@ from torch import Tensor
 
 from sttau.engine.launch import launch
 
-_BLOCK = 128  # counters of a program
+_OPTIONS = {"BLOCK": 128, "num_warps": 4}  # how many counters a program has, or steps of rows
 
-_ANY_NUMBER = ["base", "first", "steps", "blocks", "size", "total"]
+_ANY_ADDRESS = ["seed", "sample", "sequence"]
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=["sample", "sequence"])
-def write_uniform(out, seed, sample, sequence, base, first, steps, blocks, size, total, BLOCK: tl.constexpr):
+@triton.jit
+def _uniform(word):
+    return ((word >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2⁻²³
+
+
+@triton.jit(
+    do_not_specialize=["base", "first", "steps", "blocks", "size", "total"], do_not_specialize_on_alignment=_ANY_ADDRESS
+)
+def uniform_kernel(out, seed, sample, sequence, base, first, steps, blocks, size, total, BLOCK: tl.constexpr):
     """Programs run over (row, step, four numbers)."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     on = place < total
@@ -35,9 +42,27 @@ def write_uniform(out, seed, sample, sequence, base, first, steps, blocks, size,
         who = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
     words = tl.philox(tl.load(seed), number, step, which, who, 10)
     for word in tl.static_range(4):
-        u = ((words[word] >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2⁻²³
         column = block * 4 + word
-        tl.store(out + line * size + column, u, mask=on & (column < size))
+        tl.store(out + line * size + column, _uniform(words[word]), mask=on & (column < size))
+
+
+@triton.jit(do_not_specialize=["total", "rows", "first_step", "layer"], do_not_specialize_on_alignment=_ANY_ADDRESS)
+def gumbel_kernel(out, seed, sequence, sample, total, rows, first_step, layer, BLOCK: tl.constexpr, K: tl.constexpr):
+    """Programs run over (step, row), four states at a time."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    on = place < total
+    row = place % rows
+    time = (place // rows + first_step).to(tl.uint32)
+    who = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
+    which = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
+    key = tl.load(seed)
+    for block in tl.static_range((K + 3) // 4):
+        counter = (tl.zeros([BLOCK], tl.int32) + layer * 65536 + block).to(tl.uint32)
+        words = tl.philox(key, counter, time, which, who, 10)
+        for word in tl.static_range(4):
+            if block * 4 + word < K:
+                gumbel = -tl.log(-tl.log(_uniform(words[word])))
+                tl.store(out + place * K + (block * 4 + word), gumbel, mask=on)
 
 
 def uniform(
@@ -61,5 +86,13 @@ def uniform(
         numbers = [base, first, steps, blocks, size, total]
         tensors = [out, seed, sample.contiguous(), None if sequence is None else sequence.contiguous()]
         with torch.cuda.device_of(out):
-            launch(write_uniform, triton.cdiv(total, _BLOCK), tensors, numbers, {"BLOCK": _BLOCK, "num_warps": 4})
+            launch(uniform_kernel, triton.cdiv(total, _OPTIONS["BLOCK"]), tensors, numbers, _OPTIONS)
     return out
+
+
+def write_gumbel(out: Tensor, seed: Tensor, sequence: Tensor, sample: Tensor, first_step: int, layer: int) -> None:
+    """Fill (time, rows, states) with :meth:`sttau.engine.Noise.gumbel`, on the current device."""
+    time, rows, states = out.shape
+    numbers = [time * rows, rows, first_step, layer]
+    programs = triton.cdiv(time * rows, _OPTIONS["BLOCK"])
+    launch(gumbel_kernel, programs, [out, seed, sequence, sample], numbers, _OPTIONS | {"K": states})

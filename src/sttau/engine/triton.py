@@ -1,8 +1,8 @@
 """The factored recurrence on a GPU, in Triton; the kernels are in ``triton_kernels.py``.
 
-Rows do not interact, so one program owns a row, there is no synchronisation between programs, and one launch does many
-steps. The length is worked through in pieces of time, so that the wide buffers (projected input, gradients of the
-gates) never exist for the whole length; what is kept for the backward pass is α and, for an LSTM, its memory.
+Rows do not interact, so a program owns one, or several, there is no synchronisation between programs, and one launch
+does many steps. The length is worked through in pieces of time, so that the wide buffers (projected input, gradients of
+the gates) never exist for the whole length; what is kept for the backward pass is α and, for an LSTM, its memory.
 Everything that is not serial (projections, sums over time of outer products) is a matrix product. Nothing is added up
 with atomics: results are the same from run to run.
 """
@@ -20,6 +20,7 @@ from torch import Tensor
 from sttau.engine import triton_kernels as kernels
 from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
 from sttau.engine.launch import launch
+from sttau.engine.noise_triton import write_gumbel
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
 _RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
@@ -28,6 +29,7 @@ _PIECES = 3  # of time, in which a sequence is worked through; 2 where the kerne
 _PIECE_NUMBERS = 1 << 19  # of one gate, that a piece holds at least
 _FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
 _MANY_ROWS = 512  # and more hide each other's latency
+_TOGETHER_UNITS = 256  # of a wider layer, registers hold one sample alone
 _LOADS = 64  # of U and S that a thread has under way at once, where they do not stay
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -73,8 +75,8 @@ def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
 
 def _together(problem: Problem, batch: int) -> int:
     """How many samples of a sequence a program of the streamed kernel owns: several where there are many rows."""
-    columns = triton.next_power_of_2(problem.states.shape[1]) // 512  # of a thread, beyond one
-    samples = problem.rows // batch if problem.rows > _MANY_ROWS and not columns else 1
+    fits = triton.next_power_of_2(problem.states.shape[1]) <= _TOGETHER_UNITS
+    samples = problem.rows // batch if problem.rows > _MANY_ROWS and fits else 1
     return next(count for count in (5, 4, 3, 2, 1) if samples % count == 0)
 
 
@@ -126,12 +128,8 @@ def forward(problem: Problem, keep: bool) -> Results:
     if not resident:
         options["R"] = _together(problem, batch)
         kernel, programs = kernels.forward_streamed, rows // options["R"]
-    if problem.mode != "deterministic":
-        draws = [alpha, problem.seed, problem.sequence, problem.sample]
-        numbers = [time * rows, rows, problem.first_step, problem.layer]
-        launch(
-            kernels.write_noise, triton.cdiv(time * rows, 128), draws, numbers, {"K": k, "BLOCK": 128, "num_warps": 4}
-        )
+    if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
+        write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
     inside = bool(options["F"])
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
     pieces = [(0, time)] if inside else _pieces(problem, time, inside, keep)

@@ -1,4 +1,4 @@
-"""The kernels of the Triton engine: one program owns a row and walks through its steps.
+"""The kernels of the Triton engine: one program owns a row, or some samples of a sequence, and walks through its steps.
 
 The *resident* kernels keep U (k × G·d) and S (k × d) in registers. They are written for each k anew: the K vectors of a
 matrix are a tuple of K one-dimensional tensors, sums over states are unrolled, and α is a tuple of scalars, so that no
@@ -198,30 +198,6 @@ def _load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr
         else:
             b = b + (tl.load(bias + g * d + columns, mask=on, other=0.0).to(tl.float32),)
     return W, b
-
-
-@triton.jit(
-    do_not_specialize=["total", "rows", "first_step", "layer"],
-    do_not_specialize_on_alignment=["seed", "sequence", "sample"],
-)
-def write_noise(
-    alpha, seed, sequence, sample, total, rows, first_step, layer, K: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    """Write γ where α will be: programs run over (step, row) pairs, four states at a time."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    on = place < total
-    row = place % rows
-    time = (place // rows + first_step).to(tl.uint32)
-    who = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
-    which = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
-    key = tl.load(seed)
-    for block in tl.static_range((K + 3) // 4):
-        counter = (tl.zeros([BLOCK], tl.int32) + layer * 65536 + block).to(tl.uint32)
-        words = tl.philox(key, counter, time, which, who, 10)
-        for word in tl.static_range(4):
-            if block * 4 + word < K:
-                u = ((words[word] >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2⁻²³
-                tl.store(alpha + place * K + (block * 4 + word), -tl.log(-tl.log(u)), mask=on)
 
 
 @triton.jit(do_not_specialize=["rows"], do_not_specialize_on_alignment=["states", "weight"])

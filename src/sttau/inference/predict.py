@@ -268,7 +268,8 @@ def pieces(
         Row numbers, on the CPU; these inputs and lengths, on the device; and how many runs may be made at once.
     """
     batch, time = inputs.shape[:2]
-    room = _room(device) // width  # for so many steps of rows
+    # So many steps of rows; a GPU is asked only where it matters.
+    room = (_CHUNK_NUMBERS if batch * runs * time * width <= _CHUNK_NUMBERS else _room(device)) // width
     order = torch.arange(batch)
     if lengths is not None and not uncut:
         order = lengths.cpu().argsort(descending=True, stable=True)
