@@ -27,6 +27,12 @@ def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch:
     assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
 
 
+@pytest.mark.parametrize("case", [case for case in large_cases() if case.states > 16], ids=str)
+def test_many_rows_step_by_step_are_those_of_the_reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sttau.engine.triton._MANY_ROWS", 1)
+    assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
+
+
 def _layer(kind: type[STTauLSTM] | type[STTauGRU] = STTauLSTM, **options: object) -> STTauLSTM | STTauGRU:
     return kind(6, 100, 5, batch_first=True, device="cuda", **options)  # type: ignore[arg-type]
 

@@ -29,7 +29,6 @@ _PIECES = 3  # of time, in which a sequence is worked through; 2 where the kerne
 _PIECE_NUMBERS = 1 << 19  # of one gate, that a piece holds at least
 _FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
 _MANY_ROWS = 512  # and more hide each other's latency
-_TOGETHER_UNITS = 256  # of a wider layer, registers hold one sample alone
 _LOADS = 64  # of U and S that a thread has under way at once, where they do not stay
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -71,13 +70,6 @@ def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
         "KP": padded,
         "num_warps": warps,
     }
-
-
-def _together(problem: Problem, batch: int) -> int:
-    """How many samples of a sequence a program of the streamed kernel owns: several where there are many rows."""
-    fits = triton.next_power_of_2(problem.states.shape[1]) <= _TOGETHER_UNITS
-    samples = problem.rows // batch if problem.rows > _MANY_ROWS and fits else 1
-    return next(count for count in (5, 4, 3, 2, 1) if samples % count == 0)
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
@@ -124,10 +116,8 @@ def forward(problem: Problem, keep: bool) -> Results:
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
-    kernel, programs = kernels.forward_resident, rows
-    if not resident:
-        options["R"] = _together(problem, batch)
-        kernel, programs = kernels.forward_streamed, rows // options["R"]
+    kernel = kernels.forward_resident if resident else kernels.forward_streamed
+    by_steps = _Steps(problem, options) if not resident and rows > _MANY_ROWS else None
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
         write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
     inside = bool(options["F"])
@@ -152,13 +142,49 @@ def forward(problem: Problem, keep: bool) -> Results:
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
         numbers = [begin, end, time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
-        launch(kernel, programs, tensors, numbers, options)
+        if by_steps is None:
+            launch(kernel, rows, tensors, numbers, options)
+        else:
+            by_steps.walk(tensors, numbers)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)
         if problem.read == "all":
             output.masked_fill_(beyond[:, :, None], 0)
     return Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
+
+
+class _Steps:
+    """Many rows of many states: at every step one matrix product mixes U for all rows, another one makes the logits."""
+
+    def __init__(self, problem: Problem, options: dict[str, Any]) -> None:
+        d, rows, new = problem.states.shape[1], problem.rows, problem.states.new_empty
+        self.recurrent, self.states, self.reverse = problem.recurrent, problem.states, problem.reverse
+        self.gru, self.quiet = options["GRU"], options["QUIET"]
+        self.mixed, self.u, self.old = new(rows, problem.recurrent.shape[1]), new(rows, d), new(rows * self.gru, d)
+        names = ("d", "D", "GRU", "REVERSE", "READ", "PEEPHOLE", "KEEP")
+        self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
+        self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
+
+    def walk(self, tensors: list[Any], numbers: list[int]) -> None:
+        """Go through a piece of time; takes what the other kernels take."""
+        x, _, _, _, _, temperature, peephole, start, first, lengths, alpha, soft, output, memory, last = tensors
+        begin, end, time, batch, rows, *strides = numbers
+        steps = range(begin, end)
+        for t in reversed(steps) if self.reverse else steps:
+            before = t + 1 if self.reverse else t - 1
+            if 0 <= before < time:
+                torch.mm(alpha[before], self.recurrent, out=self.mixed)
+                if self.gru:
+                    torch.mm(alpha[before], self.states, out=self.old)
+            read = [x, self.mixed, self.old, peephole, start, first, lengths]
+            numbers = [t, begin, time, batch, rows, *strides]
+            launch(kernels.gates_of_step, rows, [*read, self.u, output, memory, last], numbers, self.gates)
+            if self.quiet:
+                torch.mm(self.u, self.states.T, out=alpha[t])
+            else:
+                alpha[t].addmm_(self.u, self.states.T)
+            launch(kernels.states_of_step, rows, [alpha, soft, temperature], [t, rows], self.choice)
 
 
 @_on_device

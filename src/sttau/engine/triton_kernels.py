@@ -1,9 +1,10 @@
-"""The kernels of the Triton engine: one program owns a row, or some samples of a sequence, and walks through its steps.
+"""The kernels of the Triton engine: one program owns a row, and walks through its steps.
 
 The *resident* kernels keep U (k × G·d) and S (k × d) in registers. They are written for each k anew: the K vectors of a
 matrix are a tuple of K one-dimensional tensors, sums over states are unrolled, and α is a tuple of scalars, so that no
 state is padded and nothing is exchanged between threads but the K sums over d. The *streamed* kernels hold any number
-of states and read U and S from cache at every step.
+of states and read U and S from cache at every step. Where many rows have many states, a step is two matrix products,
+with a kernel after each.
 
 Kernels take what :class:`sttau.engine.factored.Problem` describes, for the steps t0 … t1 - 1. d is the hidden size and
 D the next power of two; F is the number of features projected inside the kernel, or 0 where ``x`` is projected already.
@@ -16,7 +17,7 @@ import triton
 import triton.language as tl
 
 # What Triton would otherwise compile anew for: numbers that are 1 or divisible by 16, and addresses of the caller's.
-_ANY_NUMBER = ["t0", "t1", "time", "B", "rows", "x_stride", "start_stride", "first_stride"]
+_ANY_NUMBER = ["t", "t0", "t1", "time", "B", "rows", "x_stride", "start_stride", "first_stride"]
 _ANY_ADDRESS = ["weight", "bias", "recurrent", "states", "temperature", "peephole", "start", "first", "lengths"]
 _ANY_GRADIENT = [*_ANY_ADDRESS, "grad_alpha", "grad_output"]
 
@@ -569,25 +570,18 @@ def backward_resident(
 
 # -- streamed: any number of states, read from cache at every step ---------------------------------------------------
 #
-# What takes time here is waiting for U and S. So many loads are under way at once (N states of each gate; tiles of KB
-# states), and where a sequence has several samples, a program owns R of them: what is read serves all.
-
-
-@triton.jit
-def _zeros(G: tl.constexpr, D: tl.constexpr):
-    values = ()
-    for g in tl.static_range(G):
-        values = values + (tl.zeros([D], tl.float32),)
-    return values
+# What takes time here is waiting for U and S. So many loads are under way at once: N states of each gate; tiles of KB
+# states.
 
 
 @triton.jit
 def _mix_streamed(
-    coefficients, apart, matrix, columns,
-    d: tl.constexpr, G: tl.constexpr, R: tl.constexpr, K: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+    coefficients, matrix, columns, d: tl.constexpr, G: tl.constexpr, K: tl.constexpr, D: tl.constexpr, N: tl.constexpr
 ):  # fmt: skip
-    """Σ_j coefficients_j · matrix[j], G vectors for each of R rows, whose coefficients lie ``apart``."""
-    total = _zeros(R * G, D)
+    """Σ_j coefficients_j · matrix[j], G vectors."""
+    total = ()
+    for g in tl.static_range(G):
+        total = total + (tl.zeros([D], tl.float32),)
     for block in range(0, K, N):
         values = ()
         for i in tl.static_range(N):
@@ -596,22 +590,49 @@ def _mix_streamed(
         tl.debug_barrier()  # so that all of these are under way before anything waits for one
         for i in tl.static_range(N):
             j = tl.cast(block, tl.int32) + i
+            weight = tl.load(coefficients + j, mask=j < K, other=0.0)
             mixed = ()
-            for r in tl.static_range(R):
-                weight = tl.load(coefficients + r * apart + j, mask=j < K, other=0.0)
-                for g in tl.static_range(G):
-                    mixed = mixed + (total[r * G + g] + weight * values[i * G + g],)
+            for g in tl.static_range(G):
+                mixed = mixed + (total[g] + weight * values[i * G + g],)
             total = mixed
     return total
 
 
 @triton.jit
-def _part(values, first: tl.constexpr, G: tl.constexpr):
-    """G of them."""
-    kept = ()
-    for g in tl.static_range(G):
-        kept = kept + (values[first + g],)
-    return kept
+def _gates(xs, h, c, old, peep, GRU: tl.constexpr, PEEPHOLE: tl.constexpr):
+    """u and the new c of a step; ``old`` is the h_{t-1} of a GRU."""
+    if GRU:
+        z = tl.sigmoid(xs[1] + h[1])
+        n = _tanh(xs[2] + tl.sigmoid(xs[0] + h[0]) * h[2])
+        u = n + z * (old - n)
+    else:
+        i = xs[0] + h[0]
+        f = xs[1] + h[1]
+        o = xs[3] + h[3]
+        if PEEPHOLE:
+            i += peep[0] * c
+            f += peep[1] * c
+        c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(xs[2] + h[2])
+        if PEEPHOLE:
+            o += peep[2] * c
+        u = tl.sigmoid(o) * _tanh(c)
+    return u, c
+
+
+@triton.jit
+def _choose(here, soft, inverse, number, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr):
+    """α from logits, in their place; ``inverse`` is 1 / τ."""
+    l = tl.load(here + number, mask=number < K, other=float("-inf")) * inverse
+    top = tl.max(l, 0)
+    e = tl.exp(l - top)
+    a = e / tl.sum(e, 0)
+    if HARD:
+        if KEEP:
+            tl.store(soft + number, a, mask=number < K)
+        winner = tl.min(tl.where(l == top, number, KP), 0)
+        a = (number == winner).to(tl.float32)
+    tl.debug_barrier()  # all have read what is overwritten
+    tl.store(here + number, a, mask=number < K)
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
@@ -621,13 +642,11 @@ def forward_streamed(
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, QUIET: tl.constexpr, KEEP: tl.constexpr,
-    R: tl.constexpr, N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
+    N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
-    """A program owns the samples R p, …, R p + R - 1 of a sequence, whose rows lie B apart."""
     G: tl.constexpr = 3 if GRU else 4
-    apart = tl.cast(B, tl.int64)  # the next sample of a sequence
-    sequence = tl.program_id(0).to(tl.int64) % apart
-    row = tl.program_id(0).to(tl.int64) // apart * R * apart + sequence
+    row = tl.program_id(0).to(tl.int64)
+    sequence = row % B
     length = _length(lengths, sequence, time)
     steps = tl.minimum(length, t1) - t0
     if REVERSE:
@@ -641,88 +660,115 @@ def forward_streamed(
         on = columns < d
         number = tl.arange(0, KP)
         inverse = 1 / tl.load(temperature)
+        peep = ()
         if PEEPHOLE:
             peep = _load_gates(peephole, columns, on, 3, d)
-        c = _zeros(R, D)
+        c = tl.zeros([D], tl.float32)
+        old = tl.zeros([D], tl.float32)
         if not GRU:
-            c = _load_gates(last + row * d, columns, on, R, apart * d)
+            c = tl.load(last + row * d + columns, mask=on, other=0.0)
             if (t == length - 1) if REVERSE else (t == 0):
-                c = _load_gates(first + row * first_stride, columns, on, R, apart * first_stride)
+                c = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
         for _ in range(steps):
             place = t * rows + row
             begins = (t == length - 1) if REVERSE else (t == 0)
             here = alpha + place * K
             # The first step reads ``start`` in place of U, with nothing to mix.
             if begins:
-                h = ()
-                for r in tl.static_range(R):
-                    h = h + _load_gates(start + (row + r * apart) * start_stride, columns, on, G, d)
+                h = _load_gates(start + row * start_stride, columns, on, G, d)
                 if GRU:
-                    old = _load_gates(first + row * first_stride, columns, on, R, apart * first_stride)
+                    old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
             else:
                 before = alpha + (place - move * rows) * K
-                h = _mix_streamed(before, apart * K, recurrent, columns, d, G, R, K, D, N)
+                h = _mix_streamed(before, recurrent, columns, d, G, K, D, N)
                 if GRU:
-                    old = _mix_streamed(before, apart * K, states, columns, d, 1, R, K, D, G * N)
+                    old = _mix_streamed(before, states, columns, d, 1, K, D, G * N)[0]
             xs = _load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-            u = ()
-            cells = ()
-            for r in tl.static_range(R):
-                own = _part(h, r * G, G)
-                if GRU:
-                    z = tl.sigmoid(xs[1] + own[1])
-                    n = _tanh(xs[2] + tl.sigmoid(xs[0] + own[0]) * own[2])
-                    u = u + (n + z * (old[r] - n),)
-                    cells = cells + (c[r],)
-                else:
-                    i = xs[0] + own[0]
-                    f = xs[1] + own[1]
-                    o = xs[3] + own[3]
-                    if PEEPHOLE:
-                        i += peep[0] * c[r]
-                        f += peep[1] * c[r]
-                    cell = tl.sigmoid(f) * c[r] + tl.sigmoid(i) * _tanh(xs[2] + own[2])
-                    if PEEPHOLE:
-                        o += peep[2] * cell
-                    u = u + (tl.sigmoid(o) * _tanh(cell),)
-                    cells = cells + (cell,)
-                    if KEEP:
-                        tl.store(memory + (place + r * apart) * d + columns, cell, mask=on)
-            c = cells
+            u, c = _gates(xs, h, c, old, peep, GRU, PEEPHOLE)
+            if KEEP and not GRU:
+                tl.store(memory + place * d + columns, c, mask=on)
             for block in range(0, K, KB):
                 j = block + tl.arange(0, KB)
                 part = tl.load(
                     states + j[:, None] * d + columns[None, :], mask=(j < K)[:, None] & on[None, :], other=0.0
                 )
                 tl.debug_barrier()  # as above
-                for r in tl.static_range(R):
-                    l = tl.sum(part * u[r][None, :], 1)
-                    if not QUIET:
-                        l += tl.load(here + r * apart * K + j, mask=j < K, other=0.0)
-                    tl.store(here + r * apart * K + j, l * inverse, mask=j < K)
+                l = tl.sum(part * u[None, :], 1)
+                if not QUIET:
+                    l += tl.load(here + j, mask=j < K, other=0.0)
+                tl.store(here + j, l, mask=j < K)
             tl.debug_barrier()  # what some threads wrote, others read
-            for r in tl.static_range(R):
-                l = tl.load(here + r * apart * K + number, mask=number < K, other=float("-inf"))
-                top = tl.max(l, 0)
-                e = tl.exp(l - top)
-                a = e / tl.sum(e, 0)
-                if HARD:
-                    if KEEP:
-                        tl.store(soft + (place + r * apart) * K + number, a, mask=number < K)
-                    winner = tl.min(tl.where(l == top, number, KP), 0)
-                    a = (number == winner).to(tl.float32)
-                tl.debug_barrier()
-                tl.store(here + r * apart * K + number, a, mask=number < K)
-                if READ == 2:
-                    tl.store(output + (place + r * apart) * d + columns, u[r].to(output.dtype.element_ty), mask=on)
-                elif READ == 1:
-                    if (t == 0) if REVERSE else (t == length - 1):
-                        tl.store(output + (row + r * apart) * d + columns, u[r].to(output.dtype.element_ty), mask=on)
+            _choose(here, soft + place * K, inverse, number, K, KP, HARD, KEEP)
+            if READ == 2:
+                tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
+            elif READ == 1:
+                if (t == 0) if REVERSE else (t == length - 1):
+                    tl.store(output + row * d + columns, u.to(output.dtype.element_ty), mask=on)
             tl.debug_barrier()
             t += move
         if not GRU:
-            for r in tl.static_range(R):
-                tl.store(last + (row + r * apart) * d + columns, c[r], mask=on)
+            tl.store(last + row * d + columns, c, mask=on)
+
+
+# -- many rows of many states: matrix products, and between them these two -------------------------------------------
+
+
+@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
+def gates_of_step(
+    x, h, old, peephole, start, first, lengths, u, output, memory, last,
+    t, t0, time, B, rows, x_stride, start_stride, first_stride,
+    d: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, REVERSE: tl.constexpr, READ: tl.constexpr,
+    PEEPHOLE: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """u of step t, from h = Uᵀ α_{t-1}, (rows, G · d), and ``old``, Sᵀ α_{t-1} for a GRU."""
+    G: tl.constexpr = 3 if GRU else 4
+    row = tl.program_id(0).to(tl.int64)
+    sequence = row % B
+    t = tl.cast(t, tl.int64)
+    length = _length(lengths, sequence, time)
+    if t < length:
+        columns = tl.arange(0, D)
+        on = columns < d
+        begins = (t == length - 1) if REVERSE else (t == 0)
+        peep = ()
+        if PEEPHOLE:
+            peep = _load_gates(peephole, columns, on, 3, d)
+        xs = _load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
+        c = tl.zeros([D], tl.float32)
+        previous = tl.zeros([D], tl.float32)
+        if begins:
+            own = _load_gates(start + row * start_stride, columns, on, G, d)
+            given = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
+            if GRU:
+                previous = given
+            else:
+                c = given
+        else:
+            own = _load_gates(h + row * G * d, columns, on, G, d)
+            if GRU:
+                previous = tl.load(old + row * d + columns, mask=on, other=0.0)
+            else:
+                c = tl.load(last + row * d + columns, mask=on, other=0.0)
+        new, c = _gates(xs, own, c, previous, peep, GRU, PEEPHOLE)
+        tl.store(u + row * d + columns, new, mask=on)
+        if not GRU:
+            tl.store(last + row * d + columns, c, mask=on)
+            if KEEP:
+                tl.store(memory + (t * rows + row) * d + columns, c, mask=on)
+        if READ == 2:
+            tl.store(output + (t * rows + row) * d + columns, new.to(output.dtype.element_ty), mask=on)
+        elif READ == 1:
+            if (t == 0) if REVERSE else (t == length - 1):
+                tl.store(output + row * d + columns, new.to(output.dtype.element_ty), mask=on)
+
+
+@triton.jit(do_not_specialize=["t", "rows"], do_not_specialize_on_alignment=["alpha", "soft", "temperature"])
+def states_of_step(
+    alpha, soft, temperature, t, rows, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr
+):  # fmt: skip
+    """α of step t from its logits, noise and all, in their place."""
+    place = (tl.cast(t, tl.int64) * rows + tl.program_id(0)) * K
+    _choose(alpha + place, soft + place, 1 / tl.load(temperature), tl.arange(0, KP), K, KP, HARD, KEEP)
 
 
 @triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_GRADIENT)
@@ -776,9 +822,9 @@ def backward_streamed(
                 h = _load_gates(start + row * start_stride, columns, on, G, d)
                 old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
             else:
-                h = _mix_streamed(alpha + before * K, 0, recurrent, columns, d, G, 1, K, D, N)
+                h = _mix_streamed(alpha + before * K, recurrent, columns, d, G, K, D, N)
                 if GRU:
-                    old = _mix_streamed(alpha + before * K, 0, states, columns, d, 1, 1, K, D, G * N)[0]
+                    old = _mix_streamed(alpha + before * K, states, columns, d, 1, K, D, G * N)[0]
                 else:
                     old = tl.load(memory + before * d + columns, mask=on, other=0.0)
 
@@ -798,7 +844,7 @@ def backward_streamed(
             tl.store(into + 2 * K, 1.0)
             tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
             tl.debug_barrier()
-            du = _mix_streamed(into + K, 0, states, columns, d, 1, 1, K, D, G * N)[0]
+            du = _mix_streamed(into + K, states, columns, d, 1, K, D, G * N)[0]
             if READ == 2:
                 du += tl.load(grad_output + place * d + columns, mask=on, other=0.0).to(tl.float32)
             elif READ == 1:

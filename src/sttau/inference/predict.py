@@ -214,7 +214,7 @@ def predict(
 
     runs = samples if mode in DRAWN else 1
     device = model.head.weight.device
-    width = numbers_of(model, mode)
+    width = numbers_of(model, mode, per_step)
     # Where something is told of every step, sequences are not cut to their lengths.
     uncut = per_step or mode == "exact"
     places: list[Tensor] = []
@@ -235,11 +235,14 @@ def predict(
     return _join(model, parts, torch.cat(places).argsort(), "deterministic" if mode is None else _NAMES[mode])
 
 
-def numbers_of(model: SequenceModel, mode: LayerMode | None) -> int:
+def numbers_of(model: SequenceModel, mode: LayerMode | None, per_step: bool = False) -> int:
     """About how many numbers one step of one run takes, of one member."""
     layer = model.layer
-    if mode == "exact" and isinstance(layer, FiniteStateRNN):
-        return 4 * layer.num_states**2
+    if isinstance(layer, FiniteStateRNN):
+        if mode == "exact":
+            return 4 * layer.num_states**2
+        if layer.num_layers == 1 and not per_step and model.head.weight.is_cuda:
+            return layer.num_directions * layer.num_states + int(layer.hidden_size)  # all that its kernels keep is α
     # Where weights or masks are drawn, each run has its own gates, cells and input.
     return int(layer.num_layers) * (10 if mode == "sampled" else 5) * int(layer.hidden_size)
 

@@ -27,7 +27,8 @@ from sttau.training.stacking import alike
 from sttau.training.team import Team
 
 _LARGEST = 16  # networks of a team
-_TURN = 25  # updates that are given to a GPU before the next team has its turn
+_TURN = 25  # updates that are given to a GPU before the next team has its turn,
+_LONG = 0.005  # or fewer, where giving them takes so many seconds: a GPU that has much before it lets one wait
 _AHEAD = 4  # turns that a GPU may have before it, of one team
 _GLANCE = 0.0005  # seconds between looks at whether one is through
 _ALONE = ("optimiser", "patience", "on_update")  # with which a run could end before the others of its team
@@ -185,7 +186,7 @@ class _Playing:
     def turn(self) -> list[Finished]:
         """Do some updates; return what is done."""
         assert self.team is not None
-        done: list[Finished] = []
+        began, done = time.perf_counter(), list[Finished]()
         with self.team.at_work():
             try:
                 if self.due:  # since the last turn, or it was ended before it was begun
@@ -198,7 +199,8 @@ class _Playing:
                     self.due = any(run.due() for run in runs) or self.interrupted()
                     if self.due and not self.lasting:
                         done += self._look_after()
-                    if self.lasting and (self.due or runs[0].number % _TURN == 0):
+                    long = runs[0].number % _TURN == 0 or time.perf_counter() - began > _LONG
+                    if self.lasting and (self.due or long):
                         break  # the GPU has something to do; see to the others meanwhile
             except Interrupted:
                 raise

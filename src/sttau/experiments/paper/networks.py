@@ -53,7 +53,7 @@ _CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
 #: And what is chosen here, by the lowest validation error among ``TRIED``, where it is another.
 _TUNED: dict[str, dict[str, dict[str, Any]]] = {
     "bih": {"dropout": {"dropout": 0.1}, "bayes": {"rho": -4.0}},
-    "imdb": {},
+    "imdb": {"dropout": {"dropout": 0.05}, "bayes": {"rho": -4.0}},
 }
 _BIH = {"updates": 50_000, "batch_size": 256, "learning_rate": 0.001, "validate_every": 1000, "selection": "error"}
 
