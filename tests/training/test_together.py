@@ -20,9 +20,10 @@ from sttau.engine import Noise
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
 from sttau.training import Finished, Interrupted, Job, Update, fit, fit_together
 from sttau.training.batches import Batch
+from sttau.training.checkpoint import newest_checkpoint
 from sttau.training.lanes import Lanes
 from sttau.training.stacking import alike, losses
-from sttau.training.together import _take_next
+from sttau.training.together import _begin, _Playing, _take_next
 
 
 def _task() -> tuple[Tensor, Tensor, Tensor]:
@@ -98,6 +99,31 @@ def test_what_was_interrupted_goes_on_and_ends_as_if_left_alone(tmp_path: Path) 
         assert again[number].error is None
         assert again[number].log == whole[number].log
         assert torch.equal(_weights(again[number].job.model), _weights(whole[number].job.model))
+
+
+def test_a_team_that_is_left_keeps_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    x, y, lengths = _task()
+
+    def model() -> SequenceClassifier:
+        made = _model(0)
+        made.dropout = 0.0  # what it draws, a turn sees to
+        return made
+
+    def job() -> Job:
+        return Job(model(), x, y, lengths, {"updates": 20, "folder": tmp_path, "checkpoint_every": 20})
+
+    (begun,), _ = _begin([(0, job())])
+    playing = _Playing(begun, lambda: False)
+    assert playing.team is not None
+    for _ in range(7):
+        playing.team.update()
+    playing.leave()
+    begun[0].stack.close()
+    assert newest_checkpoint(tmp_path)["number"] == 7
+    (done,) = fit_together([job()])
+    alone = model()
+    assert fit(alone, x, y, lengths, updates=20) == done.log
+    assert torch.equal(_weights(alone), _weights(done.job.model))
 
 
 _LAYERS = {"plain": nn.LSTM, "bayes": BayesLSTM, "dropout": partial(VariationalDropoutLSTM, dropout=0.3)}

@@ -38,7 +38,7 @@ FIGURES = {
     **{f"risk-coverage-{data}": f"Error of the answers that are given: {DATA[data]}" for data in ("bih", "imdb")},
     "dropout-sweep": "Variational dropout under other rates when predicting, and ST-τ, which has no rate to choose",
     "temperature": "The learned τ over training, first seed",
-    "ablation": "Detection over the number of states; error bars over prediction runs",
+    "ablation": "Detection over the number of states; error bars over prediction runs, rings for other seeds",
     "reading-bih": "What ST-τ believes while it reads a heartbeat: mean, and the middle 80 % of samples",
     "reading-imdb": "What ST-τ believes word by word: mean, and the middle 80 % of samples",
 }

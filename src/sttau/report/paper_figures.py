@@ -160,7 +160,9 @@ def temperature_figure(networks: Mapping[str, Sequence[str]], predictions: Path)
 def ablation_figure(
     data: str, networks: Mapping[str, Mapping[int, str]], columns: Mapping[str, str], results: Sequence[Result]
 ) -> Figure | None:
-    """Detection over the number of states, with τ learned and fixed; error bars over prediction runs of seed 0.
+    """Detection over the number of states, with τ learned and fixed.
+
+    Filled points are networks of seed 0, with error bars over their prediction runs; rings are those of other seeds.
 
     Args:
         data: what the networks were trained on.
@@ -192,6 +194,14 @@ def ablation_figure(
                 if points:
                     x, y, spread = zip(*points, strict=True)
                     axes.errorbar(x, y, spread, color=colour, marker="o", markersize=5, capsize=3, label=f"τ {kind}")
+                others = [
+                    (sizes.index(k) + shift, cell.metrics[key])
+                    for k, name in names.items()
+                    for cell in cells_of(results, data, name)
+                    if cell.seed and key in cell.metrics
+                ]
+                if others:
+                    axes.scatter(*zip(*others, strict=True), s=22, facecolors="none", edgecolors=colour, alpha=0.6)
             axes.set_title(title)
             axes.set_xticks(range(len(sizes)), [str(k) for k in sizes])
             _gridded(axes)

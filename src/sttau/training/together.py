@@ -8,10 +8,11 @@ one shape, which are bound by starting kernels, are stacked into one (``engine/s
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from sttau.training.loop import begin, fit, team_of
 from sttau.training.run import Run
 from sttau.training.stacking import alike
 from sttau.training.team import Team
+
+_log = logging.getLogger(__name__)
 
 _LARGEST = 16  # networks of a team
 _TURN = 25  # updates that are given to a GPU before the next team has its turn,
@@ -89,7 +92,12 @@ def fit_together(jobs: Iterable[Job], at_once: int = 16) -> Iterator[Finished]:
             if not playing:
                 return
             team = _take_next(playing)
-            done = team.turn()
+            try:
+                done = team.turn()
+            except Interrupted:
+                for other in playing:
+                    other.leave()
+                raise
             if team.goes_on:
                 playing.append(team)
             yield from done
@@ -212,6 +220,18 @@ class _Playing:
         if not self.runs:
             self.team = None
         return done
+
+    def leave(self) -> None:
+        """Keep checkpoints of what was done, for training ends here."""
+        if self.team is None:
+            return
+        with self.team.at_work():
+            for run in self.runs.values():
+                with suppress(Interrupted):
+                    try:
+                        run.look_after(lambda: True)
+                    except Exception as error:  # the others are kept all the same
+                        _log.warning("no checkpoint of update %d was kept: %s", run.number, error)
 
     def _look_after(self) -> list[Finished]:
         done, self.due = [], False

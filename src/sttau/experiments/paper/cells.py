@@ -157,8 +157,7 @@ class Work:
 
     def __call__(self, cells: Sequence[Cell], workshop: Path) -> Iterator[tuple[Cell, Result | Exception]]:
         """Yield each cell with its result, or with why there is none."""
-        if self.device == "cpu":
-            torch.set_num_threads(1)  # the steps are small: more threads would only wait for each other
+        torch.set_num_threads(1)  # of small steps, and of several cells that are judged at a time
         networks = self.folder / "networks"
         needs = {cell.key: trainings_of(cell) for cell in cells}
         trainings = {training.key: training for cell in cells for training in needs[cell.key]}
