@@ -101,7 +101,8 @@ def test_what_was_interrupted_goes_on_and_ends_as_if_left_alone(tmp_path: Path) 
         assert torch.equal(_weights(again[number].job.model), _weights(whole[number].job.model))
 
 
-def test_a_team_that_is_left_keeps_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_team_that_is_left_keeps_a_checkpoint_to_go_on_from(heard: bool, tmp_path: Path) -> None:
     x, y, lengths = _task()
 
     def model() -> SequenceClassifier:
@@ -117,6 +118,8 @@ def test_a_team_that_is_left_keeps_a_checkpoint_to_go_on_from(tmp_path: Path) ->
     assert playing.team is not None
     for _ in range(7):
         playing.team.update()
+    if heard:
+        begun[0].run.look_after(lambda: False)
     playing.leave()
     begun[0].stack.close()
     assert newest_checkpoint(tmp_path)["number"] == 7

@@ -117,7 +117,8 @@ def forward(problem: Problem, keep: bool) -> Results:
     last = new(rows if problem.cell == "lstm" else 0, d)
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
     kernel = kernels.forward_resident if resident else kernels.forward_streamed
-    by_steps = _Steps(problem, options) if not resident and rows > _MANY_ROWS else None
+    results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
+    by_steps = _Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
         write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
     inside = bool(options["F"])
@@ -141,50 +142,55 @@ def forward(problem: Problem, keep: bool) -> Results:
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
-        numbers = [begin, end, time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
+        numbers = [time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
         if by_steps is None:
-            launch(kernel, rows, tensors, numbers, options)
+            launch(kernel, rows, tensors, [begin, end, *numbers], options)
         else:
-            by_steps.walk(tensors, numbers)
+            by_steps.walk(x, range(begin, end), *numbers)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)
         if problem.read == "all":
             output.masked_fill_(beyond[:, :, None], 0)
-    return Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
+    return results
 
 
 class _Steps:
-    """Many rows of many states: at every step one matrix product mixes U for all rows, another one makes the logits."""
+    """Many rows of many states: at every step one matrix product mixes U for all rows, another one makes the logits.
 
-    def __init__(self, problem: Problem, options: dict[str, Any]) -> None:
+    Args:
+        problem: what is to be computed.
+        results: into which.
+        options: compile-time values of the kernels.
+    """
+
+    def __init__(self, problem: Problem, results: Results, options: dict[str, Any]) -> None:
         d, rows, new = problem.states.shape[1], problem.rows, problem.states.new_empty
-        self.recurrent, self.states, self.reverse = problem.recurrent, problem.states, problem.reverse
-        self.gru, self.quiet = options["GRU"], options["QUIET"]
-        self.mixed, self.u, self.old = new(rows, problem.recurrent.shape[1]), new(rows, d), new(rows * self.gru, d)
+        self.problem, self.results, self.quiet = problem, results, options["QUIET"]
+        self.mixed, self.u = new(rows, problem.recurrent.shape[1]), new(rows, d)
+        self.old = new(rows, d) if options["GRU"] else None
         names = ("d", "D", "GRU", "REVERSE", "READ", "PEEPHOLE", "KEEP")
         self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
         self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
 
-    def walk(self, tensors: list[Any], numbers: list[int]) -> None:
-        """Go through a piece of time; takes what the other kernels take."""
-        x, _, _, _, _, temperature, peephole, start, first, lengths, alpha, soft, output, memory, last = tensors
-        begin, end, time, batch, rows, *strides = numbers
-        steps = range(begin, end)
-        for t in reversed(steps) if self.reverse else steps:
-            before = t + 1 if self.reverse else t - 1
-            if 0 <= before < time:
-                torch.mm(alpha[before], self.recurrent, out=self.mixed)
-                if self.gru:
-                    torch.mm(alpha[before], self.states, out=self.old)
-            read = [x, self.mixed, self.old, peephole, start, first, lengths]
-            numbers = [t, begin, time, batch, rows, *strides]
-            launch(kernels.gates_of_step, rows, [*read, self.u, output, memory, last], numbers, self.gates)
+    def walk(self, x: Tensor, steps: range, *numbers: int) -> None:
+        """Go through a piece of time, with its projected input and the numbers that all kernels take."""
+        problem, (alpha, output, last, soft, memory, _) = self.problem, self.results
+        read = [x, self.mixed, self.old, problem.peephole, problem.start, problem.first, problem.lengths]
+        for t in reversed(steps) if problem.reverse else steps:
+            before = t + 1 if problem.reverse else t - 1
+            if 0 <= before < len(alpha):
+                torch.mm(alpha[before], problem.recurrent, out=self.mixed)
+                if self.old is not None:
+                    torch.mm(alpha[before], problem.states, out=self.old)
+            tensors = [*read, self.u, output, memory, last]
+            launch(kernels.gates_of_step, problem.rows, tensors, [t, steps.start, *numbers], self.gates)
             if self.quiet:
-                torch.mm(self.u, self.states.T, out=alpha[t])
+                torch.mm(self.u, problem.states.T, out=alpha[t])
             else:
-                alpha[t].addmm_(self.u, self.states.T)
-            launch(kernels.states_of_step, rows, [alpha, soft, temperature], [t, rows], self.choice)
+                alpha[t].addmm_(self.u, problem.states.T)
+            tensors = [alpha, soft, problem.temperature]
+            launch(kernels.states_of_step, problem.rows, tensors, [t, problem.rows], self.choice)
 
 
 @_on_device

@@ -151,6 +151,27 @@ def _nothing(like, G: tl.constexpr):
 
 
 @triton.jit
+def _gates(xs, h, c, old, peep, GRU: tl.constexpr, PEEPHOLE: tl.constexpr):
+    """u and the new c of a step; ``old`` is the h_{t-1} of a GRU."""
+    if GRU:
+        z = tl.sigmoid(xs[1] + h[1])
+        n = _tanh(xs[2] + tl.sigmoid(xs[0] + h[0]) * h[2])
+        u = n + z * (old - n)
+    else:
+        i = xs[0] + h[0]
+        f = xs[1] + h[1]
+        o = xs[3] + h[3]
+        if PEEPHOLE:
+            i += peep[0] * c
+            f += peep[1] * c
+        c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(xs[2] + h[2])
+        if PEEPHOLE:
+            o += peep[2] * c
+        u = tl.sigmoid(o) * _tanh(c)
+    return u, c
+
+
+@triton.jit
 def _length(lengths, sequence, time):
     """Valid steps of a sequence; all of them where no lengths are given."""
     if lengths is None:
@@ -284,6 +305,7 @@ def forward_resident(
         U = _load_rows(recurrent, columns, on, K, G, d)
         S = _load_rows(states, columns, on, K, 1, d)
         W, b = _load_projection(weight, bias, columns, on, G, d, F)
+        peep = ()
         if PEEPHOLE:
             peep = _load_gates(peephole, columns, on, 3, d)
         begins = (t == length - 1) if REVERSE else (t == 0)
@@ -305,24 +327,14 @@ def forward_resident(
             xs = _project(fetched, W, b, G, F)
             if not QUIET:
                 gumbel = _load_scalars(alpha + place * K, K)
+            h = ()
+            for g in tl.static_range(G):
+                h = h + (opening[g] + _mix(a, U, g, G, K),)
             if GRU:
-                r = tl.sigmoid(xs[0] + (opening[0] + _mix(a, U, 0, 3, K)))
-                z = tl.sigmoid(xs[1] + (opening[1] + _mix(a, U, 1, 3, K)))
-                n = _tanh(xs[2] + r * (opening[2] + _mix(a, U, 2, 3, K)))
-                u = n + z * (c + _mix(a, S, 0, 1, K) - n)
+                u, _ = _gates(xs, h, c, c + _mix(a, S, 0, 1, K), peep, GRU, PEEPHOLE)
                 c = tl.zeros_like(c)
             else:
-                i = xs[0] + (opening[0] + _mix(a, U, 0, 4, K))
-                f = xs[1] + (opening[1] + _mix(a, U, 1, 4, K))
-                g = xs[2] + (opening[2] + _mix(a, U, 2, 4, K))
-                o = xs[3] + (opening[3] + _mix(a, U, 3, 4, K))
-                if PEEPHOLE:
-                    i += peep[0] * c
-                    f += peep[1] * c
-                c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(g)
-                if PEEPHOLE:
-                    o += peep[2] * c
-                u = tl.sigmoid(o) * _tanh(c)
+                u, c = _gates(xs, h, c, c, peep, GRU, PEEPHOLE)
                 if KEEP:
                     tl.store(memory + place * d + columns, c, mask=on)
             p = ()
@@ -596,27 +608,6 @@ def _mix_streamed(
                 mixed = mixed + (total[g] + weight * values[i * G + g],)
             total = mixed
     return total
-
-
-@triton.jit
-def _gates(xs, h, c, old, peep, GRU: tl.constexpr, PEEPHOLE: tl.constexpr):
-    """u and the new c of a step; ``old`` is the h_{t-1} of a GRU."""
-    if GRU:
-        z = tl.sigmoid(xs[1] + h[1])
-        n = _tanh(xs[2] + tl.sigmoid(xs[0] + h[0]) * h[2])
-        u = n + z * (old - n)
-    else:
-        i = xs[0] + h[0]
-        f = xs[1] + h[1]
-        o = xs[3] + h[3]
-        if PEEPHOLE:
-            i += peep[0] * c
-            f += peep[1] * c
-        c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(xs[2] + h[2])
-        if PEEPHOLE:
-            o += peep[2] * c
-        u = tl.sigmoid(o) * _tanh(c)
-    return u, c
 
 
 @triton.jit

@@ -229,7 +229,10 @@ class _Playing:
             for run in self.runs.values():
                 with suppress(Interrupted):
                     try:
-                        run.look_after(lambda: True)
+                        if run.silent:
+                            run.look_after(lambda: True)
+                        else:  # it has been looked after, but perhaps not kept
+                            run.keep()
                     except Exception as error:  # the others are kept all the same
                         _log.warning("no checkpoint of update %d was kept: %s", run.number, error)
 
