@@ -231,6 +231,24 @@ def test_a_gradient_that_is_no_number_is_named_with_its_update_and_parameter() -
         fit(model, x, y, updates=5)
 
 
+def test_a_gradient_whose_norm_alone_overflows_is_limited_to_nothing() -> None:
+    x, y, _ = _signs()
+
+    def exploding() -> SequenceClassifier:
+        torch.manual_seed(0)
+        model = SequenceClassifier(nn.LSTM(2, 4), 2)
+        model.head.bias.register_hook(lambda gradient: gradient.sign() * 1e30)
+        return model
+
+    model = exploding()
+    before = _weights(model)
+    log = fit(model, x, y, updates=3)
+    assert [update.gradient_norm for update in log] == [float("inf")] * 3
+    assert torch.equal(before, _weights(model))
+    with pytest.raises(DivergedError, match=r"became inf at update 1 of 3; not finite is that of: none alone"):
+        fit(exploding(), x, y, updates=3, clip_norm=None)
+
+
 def test_a_diverging_loss_stops_with_the_update_and_keeps_the_weights_before_it() -> None:
     x, y, _ = _signs()
     model = SequenceClassifier(nn.LSTM(2, 4), 2)

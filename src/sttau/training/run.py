@@ -308,9 +308,12 @@ class Run:
             raise self._diverged(number, f"the loss became {loss}", f"no longer finite are: {spoilt or 'no weights'}")
         if not math.isfinite(norm) and (not self.scaler.is_enabled() or self.scaler.get_scale() < 1):
             spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
-            raise self._diverged(
-                number, f"the gradient became {norm}", f"not finite is that of: {spoilt or 'none alone'}"
-            )
+            # A norm may overflow where no number of the gradient does. Limited to 1 / inf such an update changes
+            # nothing; without a limit it would spoil what the optimiser remembers.
+            if spoilt or math.isnan(norm) or self.settings.clip_norm is None:
+                raise self._diverged(
+                    number, f"the gradient became {norm}", f"not finite is that of: {spoilt or 'none alone'}"
+                )
 
     def _spoilt(self, tensors: Mapping[str, Tensor]) -> str:
         return ", ".join(name for name, tensor in tensors.items() if not bool(tensor.isfinite().all()))
