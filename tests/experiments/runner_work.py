@@ -30,7 +30,12 @@ def square(cell: Cell, folder: Path) -> Result:
         os.kill(os.getpid(), signal.SIGKILL)
     if cell.settings.get("always dies") == cell.seed:
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(cell.settings.get("seconds", 0))
+    at_work = Path(cell.settings["trace"]).with_name(f"at-work-{cell.seed}")
+    at_work.touch()
+    try:
+        time.sleep(cell.settings.get("seconds", 0))
+    finally:
+        at_work.unlink()
     return result(cell)
 
 

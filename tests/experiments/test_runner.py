@@ -116,13 +116,14 @@ from tests.experiments.runner_work import square
 from tests.experiments.test_runner import _cells
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    run_cells(_cells(folder, 6, seconds=0.3), Each(square), folder)
+    run_cells(_cells(folder, 6, seconds=float(sys.argv[2])), Each(square), folder)
 """
 
 
 def test_a_runner_that_is_killed_goes_on(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", _RUN, str(tmp_path)], env=environment, start_new_session=True)
+    command = [sys.executable, "-c", _RUN, str(tmp_path), "0.3"]
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         while not list(tmp_path.glob("e/*.json")):
             assert process.poll() is None, "the runner ended before it had made anything"
@@ -135,6 +136,23 @@ def test_a_runner_that_is_killed_goes_on(tmp_path: Path) -> None:
     outcome = run_cells(_cells(tmp_path, 6, seconds=0.3), Each(square), tmp_path)
     assert _squares(outcome.results) == [0, 1, 4, 9, 16, 25]
     assert len(_trace(tmp_path)) <= 7  # only what was being computed is computed twice
+
+
+def test_who_works_for_a_runner_that_is_killed_ends_too(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", _RUN, str(tmp_path), "600"], env=environment)
+    try:
+        while not (tmp_path / "at-work-0").exists():
+            assert process.poll() is None, "the runner ended before it had begun"
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    for _ in range(1000):
+        if not (tmp_path / "at-work-0").exists():
+            return
+        time.sleep(0.02)
+    pytest.fail("it goes on for nobody")
 
 
 def test_a_ray_cluster_computes_the_same_though_a_worker_is_killed(

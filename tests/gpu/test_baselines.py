@@ -40,7 +40,7 @@ def answers(engine: Engine, time: int, rows: int, features: int, size: int, ragg
     with using(engine):
         output, last = masked.run(x, MaskedWeights(*weights), mask, hidden, memory, lengths)
     total = (output * torch.randn_like(output)).sum() + (last * torch.randn_like(last)).sum()
-    return [output, last, *torch.autograd.grad(total, [x, *weights, hidden, memory])]
+    return [output.detach(), last.detach(), *torch.autograd.grad(total, [x, *weights, hidden, memory])]
 
 
 @pytest.mark.parametrize("ragged", [False, True])

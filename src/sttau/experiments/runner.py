@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -20,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -238,6 +239,8 @@ _Report = tuple[Cell, Result | None, str]
 
 def _serve(pipe: Any) -> None:
     """What a process does: take a task, report its cells, ask for the next."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what was begun in the background may not have it
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         while (task := pipe.recv()) is not None:
             for report in task.run():
@@ -245,6 +248,14 @@ def _serve(pipe: Any) -> None:
             pipe.send(None)
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         pass  # the run is over; what was begun is in the task's folder
+
+
+def _end_with_parent() -> None:
+    """End as Ctrl-C does when the run is gone: nobody would hear of what is done."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @cache

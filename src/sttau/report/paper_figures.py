@@ -32,6 +32,14 @@ COLOURS = METHOD_COLOURS | {
     "st-tau-10-plain": "#2c8579",
     "st-tau-100": "#0ea5a4",
     "st-tau-best": "#12355f",
+    "st-tau-ensemble": "#c2418a",
+    "lstm-best-ensemble": "#7a5532",
+}
+_MARKS = {
+    "st-tau-best": ("*", 190),
+    "lstm-best": ("D", 55),
+    "st-tau-ensemble": ("P", 90),
+    "lstm-best-ensemble": ("s", 60),
 }
 _COLUMNS = 5
 _plain = FuncFormatter(lambda value, _: f"{value:g}")
@@ -294,7 +302,7 @@ def tradeoff_figure(
                 points = np.array([(metrics[x.key], metrics[y.key]) for metrics in found])
                 axes.scatter(*points.T, s=12, color=_colour(name), alpha=0.5, linewidths=0, zorder=2)
                 mean = points.mean(0)
-                mark, size = {"st-tau-best": ("*", 190), "lstm-best": ("D", 55)}.get(name, ("o", 75))
+                mark, size = _MARKS.get(name, ("o", 75))
                 look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _colour(name), "edgecolors": "white"}
                 axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=3, **look_of)
             axes.set(xlabel=x.title, ylabel=y.title, ylim=(0, None))

@@ -24,6 +24,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "dropout": ("dropout", {"dropout": 0.2}),
     "st-tau-classes": ("st-tau", {"num_states": 4, "readout": "state"}),
     "ensemble": ("ensemble", {"size": 2}),
+    "st-tau-ensemble": ("ensemble", {"num_states": 4, "readout": "state", "member": "st-tau", "size": 2}),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sttau import predict
+from sttau import STTauLSTM, predict
 from sttau.calibration import (
     TemperatureScaling,
     bootstrap_interval,
@@ -27,6 +27,7 @@ from sttau.experiments.paper.splits import load_splits
 from sttau.experiments.paper.trained import read_network
 from sttau.experiments.results import Result
 from sttau.experiments.runner import Cell
+from sttau.models import DeepEnsemble
 from sttau.ood import SCORES, area_under_risk_coverage, detection, max_probability_score
 from tests.experiments.paper.nursery import cells, generated_reviews
 
@@ -176,3 +177,13 @@ def test_an_ensemble_counts_all_members_and_has_a_variance_among_them(tmp_path: 
     assert "customer_variance_auroc" in result.metrics
     assert "pe_std" not in result.metrics
     assert arrays["customer_variance"].shape == (30,)
+
+
+def test_members_of_an_ensemble_may_draw(tmp_path: Path) -> None:
+    (cell,) = cells("st-tau-ensemble")
+    result, _ = _compute(cell, tmp_path)
+    model, _ = read_network(tmp_path / "networks", cell, "cpu")
+    assert isinstance(model, DeepEnsemble)
+    assert all(isinstance(member.layer, STTauLSTM) for member in model.members)
+    assert result.metrics["pe_std"] >= 0  # over predictions
+    assert result.states == 4

@@ -19,11 +19,13 @@ def test_every_network_has_a_name_for_people_and_is_there_once() -> None:
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: f"{network.data}-{network.name}")
 def test_networks_are_declared_in_words_that_build_and_fit_know(network: object) -> None:
     assert isinstance(network, type(NETWORKS[0]))
-    layer = METHODS[network.method].layers[network.settings["cell"]]
+    assert ("member" in network.settings) <= (network.method == "ensemble")
+    layer = METHODS[network.settings.get("member", network.method)].layers[network.settings["cell"]]
     known = {
         *inspect.signature(layer).parameters,
         "cell",
         "size",
+        "member",
         "embedding_size",
         "embedding_scale",
         "memory",
@@ -51,11 +53,16 @@ def test_all_is_all() -> None:
     assert sorted(map(id, networks_of("all"))) == sorted(map(id, NETWORKS))
 
 
-def test_members_of_an_ensemble_are_the_networks_of_the_lstm() -> None:
+@pytest.mark.parametrize(
+    ("of", "name", "size"),
+    [("lstm", "ensemble", MEMBERS), ("st-tau-best", "st-tau-ensemble", 5), ("lstm-best", "lstm-best-ensemble", 5)],
+)
+def test_members_of_an_ensemble_are_networks_that_stand_alone_too(of: str, name: str, size: int) -> None:
     for data in BEST:
-        lstm, (ensemble,) = cells_of([find(data, "lstm")]), cells_of([find(data, "ensemble")])
-        assert len(lstm) == MEMBERS
-        assert [t.key for t in trainings_of(ensemble)] == [t.key for cell in lstm for t in trainings_of(cell)]
+        alone, (ensemble,) = cells_of([find(data, of)]), cells_of([find(data, name)])
+        assert len(alone) == size
+        assert [t.key for t in trainings_of(ensemble)] == [t.key for cell in alone for t in trainings_of(cell)]
+        assert ensemble.settings["prediction_runs"] == alone[0].settings["prediction_runs"]
 
 
 def test_the_lstm_beside_our_best_is_trained_in_the_same_way() -> None:

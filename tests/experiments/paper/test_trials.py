@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -59,6 +60,9 @@ def test_trials_are_judged_on_validation_data_alone(
     ]
     measured = [update.validation for update in log if update.validation is not None]
     assert drawn[0]["error"] == pytest.approx(measured, abs=1e-5)
+    for name in ("loss", "gradient_norm"):
+        between = [median(getattr(update, name) for update in log[end - 4 : end]) for end in (4, 8, 12)]
+        assert drawn[0][name] == pytest.approx(between, rel=1e-3)
     wrong = ask(model, data.validation).mean(0).argmax(-1) != data.validation.labels
     assert first.metrics["validation_pe"] == pytest.approx(100 * float(wrong.double().mean()))
     assert all(

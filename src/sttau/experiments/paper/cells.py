@@ -1,7 +1,7 @@
 """One cell for each network and seed; the work: train what it needs, ask it everything.
 
 FOLDER/results.jsonl        one line a cell
-FOLDER/runs.jsonl           one line for every run that computed something
+FOLDER/runs.jsonl           one line for every run that had something to compute
 FOLDER/predictions/         the answers of each network's first seed, for figures
 FOLDER/cells/, networks/    finished cells and trained networks: what is there is not computed again
 """
@@ -120,7 +120,8 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
     found = []
     for network in map(make_quick, networks) if quick else networks:
         count = 1 if network.method == "ensemble" else network.seeds if seeds is None else seeds
-        runs = 1 if network.method not in _DRAWING or network.name in TRIED else 2 if quick else RUNS
+        draws = network.settings.get("member", network.method) in _DRAWING
+        runs = 1 if not draws or network.name in TRIED else 2 if quick else RUNS
         for seed in range(count):
             settings: dict[str, Any] = {
                 "method": network.method,

@@ -11,7 +11,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from sttau.experiments.paper.cells import cells_of
@@ -25,6 +27,8 @@ from sttau.training import read_log
 
 def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
     """What was measured on validation data, update by update, for each cell whose log is there.
+
+    Beside it stand the medians of loss and norm of the gradient over the updates since the measurement before.
 
     Args:
         cells: of networks that are trained by themselves; ensembles are left out.
@@ -40,11 +44,17 @@ def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
         path = network_path(folder, training).with_suffix(".jsonl")
         if more or not path.exists():
             continue
-        measured = [update for update in read_log(path) if update.validation is not None]
+        log = read_log(path)
+        measured = [update for update in log if update.validation is not None]
         row: dict[str, Any] = {"data": cell.data, "method": cell.method, "seed": cell.seed}
         row["update"] = [update.number for update in measured]
         for name in ("error", "nll"):
             row[name] = [round(update.metrics[name], 5) for update in measured]
+        for name in ("loss", "gradient_norm"):
+            row[name] = [
+                float(f"{median(getattr(update, name) for update in log if first < update.number <= last):.4g}")
+                for first, last in pairwise([0, *row["update"]])
+            ]
         found.append(row)
     return found
 

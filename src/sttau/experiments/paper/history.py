@@ -1,4 +1,4 @@
-"""How long it took: ``runs.jsonl`` has a line for every run that computed something."""
+"""How long it took: ``runs.jsonl`` has a line for every run that had something to compute."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
+from sttau.experiments.results import hardware
 from sttau.experiments.runner import Cell, Store
 from sttau.files import write_atomically
 
@@ -49,8 +50,8 @@ def noted(cells: Sequence[Cell], store: Store, folder: Path) -> Iterator[None]:
         yield
     finally:
         made = [(cell, result) for cell in missing if (result := store.read(cell)) is not None]
-        if made:
+        if missing:  # networks that were trained cost time, though no cell was done before the end
             names = [f"{cell.data} {cell.method} {cell.seed}" for cell, _ in made]
-            new = Stretch(round(perf_counter() - began, 1), made[0][1].hardware, names)
+            new = Stretch(round(perf_counter() - began, 1), made[0][1].hardware if made else hardware(), names)
             lines = [json.dumps(asdict(stretch)) + "\n" for stretch in (*read_history(folder), new)]
             write_atomically(history_path(folder), "".join(lines).encode())

@@ -29,6 +29,8 @@ TITLES: dict[str, str] = {
     "st-tau-10-plain": "ST-τ, k = 10, no peepholes",
     "st-tau-best": "ST-τ, best",
     "lstm-best": "LSTM, trained as that",
+    "st-tau-ensemble": "five of ST-τ, best",
+    "lstm-best-ensemble": "five of that LSTM",
     **{f"st-tau-{k}-learned": f"ST-τ, k = {k}" for k in (20, 50)},
     **{f"st-tau-{k}-fixed": f"ST-τ, k = {k}, τ = 1" for k in (2, 10, 20, 50)},
     **{f"dropout-{rate}": f"VD, rate {rate}" for rate in RATES},
@@ -121,7 +123,8 @@ class Network:
         data: ``bih``, ``imdb`` or ``bih_inter_patient``.
         method: of ``sttau.methods``.
         settings: as ``sttau.methods.build`` takes them. ``size`` of an ensemble counts members, which are those
-            networks of other cells that have the same settings otherwise.
+            networks of other cells that have the same settings otherwise; ``member`` is their method, where that is
+            not called as its cell.
         training: arguments of ``fit``, and ``selection``: by which value of the validation weights are chosen,
             ``error`` or ``nll``.
         seeds: how many are trained.
@@ -201,6 +204,9 @@ def _declare(data: str) -> list[Network]:
     drawn = {**best.layer, "model": {**best.shared["model"], "paths": best.paths}}
     for name, method, settings in (("st-tau-best", "st-tau", drawn), ("lstm-best", "lstm", {})):
         networks.append(Network(name, data, method, {**sizes, **best.shared, **settings}, best.training, SEEDS[name]))
+    for name, member in (("st-tau-ensemble", networks[-2]), ("lstm-best-ensemble", networks[-1])):
+        together = {**member.settings, "member": member.method, "size": member.seeds}
+        networks.append(replace(member, name=name, method="ensemble", settings=together, seeds=1))
     return networks
 
 

@@ -39,7 +39,9 @@ def trainings_of(cell: Cell) -> list[Cell]:
     """
     settings = dict(cell.settings["settings"])
     size = settings.pop("size", None)
-    method = cell.settings["method"] if size is None else settings["cell"]  # plain methods are named as their cells
+    method = cell.settings["method"]
+    if size is not None:
+        method = settings.pop("member", settings["cell"])  # plain methods are named as their cells
     depends = {"settings": settings, "training": cell.settings["training"], "part": cell.settings["part"]}
     seeds = [cell.seed] if size is None else range(size)
     return [Cell("network", cell.data, method, seed, depends, VERSION) for seed in seeds]
