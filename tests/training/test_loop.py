@@ -351,6 +351,22 @@ def test_losses_that_are_read_in_groups_are_the_same(monkeypatch: pytest.MonkeyP
     assert at_once[2] == list(range(1, 34))
 
 
+def test_weights_that_an_endless_gradient_has_spoilt_are_found_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though neither the loss nor a later gradient knows of them: nobody has read that word since."""
+    monkeypatch.setattr(run, "_UNREAD", {"cpu": 5})
+    model = SequenceClassifier(nn.LSTM(3, 4), 2, embedding=nn.Embedding(6, 3))
+    factors = iter([float("inf")])
+
+    def spoil(gradient: Tensor) -> Tensor:
+        return torch.cat([gradient[:-1], torch.full_like(gradient[-1:], next(factors, 0.0))])
+
+    assert model.embedding is not None
+    model.embedding.weight.register_hook(spoil)
+    tokens = torch.randint(1, 5, (32, 7), generator=torch.Generator().manual_seed(0))
+    with pytest.raises(DivergedError, match=r"inf at update 1 of 20; not finite is that of: embedding\.weight"):
+        fit(model, tokens, tokens[:, 0] % 2, updates=20)
+
+
 def test_a_loss_that_is_found_spoilt_later_names_the_first_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_UNREAD", {"cpu": 5})
     x, y, _ = _signs()

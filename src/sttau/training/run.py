@@ -308,8 +308,9 @@ class Run:
             raise self._diverged(number, f"the loss became {loss}", f"no longer finite are: {spoilt or 'no weights'}")
         if not math.isfinite(norm) and (not self.scaler.is_enabled() or self.scaler.get_scale() < 1):
             spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
-            # A norm may overflow where no number of the gradient does. Limited to 1 / inf such an update changes
-            # nothing; without a limit it would spoil what the optimiser remembers.
+            spoilt = spoilt or self._spoilt({name: parameter for parameter, name in self.names.items()})
+            # A norm may overflow where no number of the gradient does. Multiplied with 1 / inf nothing is left of it;
+            # without a limit it would spoil what the optimiser remembers.
             if spoilt or math.isnan(norm) or self.settings.clip_norm is None:
                 raise self._diverged(
                     number, f"the gradient became {norm}", f"not finite is that of: {spoilt or 'none alone'}"

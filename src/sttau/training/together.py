@@ -30,8 +30,7 @@ from sttau.training.team import Team
 _log = logging.getLogger(__name__)
 
 _LARGEST = 16  # networks of a team
-_TURN = 25  # updates that are given to a GPU before the next team has its turn,
-_LONG = 0.005  # or fewer, where giving them takes so many seconds: a GPU that has much before it lets one wait
+_TURN = 25  # updates that are given to a GPU before the next team has its turn
 _AHEAD = 4  # turns that a GPU may have before it, of one team
 _GLANCE = 0.0005  # seconds between looks at whether one is through
 _ALONE = ("optimiser", "patience", "on_update")  # with which a run could end before the others of its team
@@ -194,7 +193,7 @@ class _Playing:
     def turn(self) -> list[Finished]:
         """Do some updates; return what is done."""
         assert self.team is not None
-        began, done = time.perf_counter(), list[Finished]()
+        done: list[Finished] = []
         with self.team.at_work():
             try:
                 if self.due:  # since the last turn, or it was ended before it was begun
@@ -207,8 +206,7 @@ class _Playing:
                     self.due = any(run.due() for run in runs) or self.interrupted()
                     if self.due and not self.lasting:
                         done += self._look_after()
-                    long = runs[0].number % _TURN == 0 or time.perf_counter() - began > _LONG
-                    if self.lasting and (self.due or long):
+                    if self.lasting and (self.due or runs[0].number % _TURN == 0):
                         break  # the GPU has something to do; see to the others meanwhile
             except Interrupted:
                 raise

@@ -13,11 +13,11 @@ import pytest
 
 from sttau.experiments.paper import trained
 from sttau.experiments.paper.cells import Work, check_folder, missing_cells, predictions_path, run
-from sttau.experiments.paper.history import read_history
+from sttau.experiments.paper.history import noted, read_history
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import network_path, read_network, trainings_of
 from sttau.experiments.results import Result, read_results, write_results
-from sttau.experiments.runner import Cell
+from sttau.experiments.runner import Cell, Store
 from sttau.training import Job, fit_together
 from tests.experiments.paper.nursery import cells
 
@@ -113,6 +113,13 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
     for other_network, lost in zip(every[1:], (every[:1], every[:2]), strict=True):
         os.replace(predictions_path(tmp_path, other_network), predictions_path(tmp_path, lost[-1]))
     assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
+
+
+def test_time_counts_though_no_cell_was_done_in_it(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), noted(cells("lstm"), Store(tmp_path / "cells"), tmp_path):
+        raise KeyboardInterrupt
+    (stretch,) = read_history(tmp_path)
+    assert not stretch.computed
 
 
 def test_fewer_seeds_take_no_rows_away_but_other_settings_do(tmp_path: Path) -> None:
