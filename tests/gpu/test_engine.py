@@ -113,6 +113,7 @@ def test_autocast_trains_in_half_precision() -> None:
         assert float((a.float() - b).norm()) < 0.05 * float(b.norm()) + 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # the compiler itself uses it
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"readout": "cell"}])
 def test_compiled_is_eager(options: dict[str, Any]) -> None:
     layer, x = _layer(**options), torch.randn(5, 30, 6, device="cuda")

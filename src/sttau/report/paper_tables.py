@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sttau.calibration import Interval, calibration_error_by_chance, randomization_test
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import DATA, Column, Table
-from sttau.experiments.paper.history import Stretch
+from sttau.experiments.paper.history import Stretch, needed
 from sttau.experiments.paper.networks import TITLES, find
 from sttau.experiments.results import Result
 from sttau.report.speed import markdown_table
@@ -59,7 +59,7 @@ def tables(results: Sequence[Result], predictions: Path, history: Sequence[Stret
 
 
 def time_table(history: Sequence[Stretch]) -> str:
-    """How long all runs took, by machine.
+    """How long it took, by machine: all runs but those of which everything was computed again later.
 
     Example:
         >>> print(time_table([Stretch(90.0, "a GPU", ["bih lstm 0", "bih lstm 1"])]))
@@ -68,10 +68,11 @@ def time_table(history: Sequence[Stretch]) -> str:
         | a GPU | 1 | 2 | 1.5 |
     """
     rows: list[tuple[str, ...]] = []
-    for machine in dict.fromkeys(stretch.hardware for stretch in history):
-        here = [stretch for stretch in history if stretch.hardware == machine]
-        networks, seconds = sum(len(stretch.computed) for stretch in here), sum(stretch.seconds for stretch in here)
-        rows.append((machine, str(len(here)), str(networks), f"{seconds / 60:.1f}"))
+    counted = needed(history)
+    for machine in dict.fromkeys(stretch.hardware for stretch in counted):
+        here = [stretch for stretch in counted if stretch.hardware == machine]
+        networks = {name for stretch in here for name in stretch.computed}
+        rows.append((machine, str(len(here)), str(len(networks)), f"{sum(run.seconds for run in here) / 60:.1f}"))
     return markdown_table(rows or [(MISSING,) * 4], ("machine", "runs", "networks", "minutes"))
 
 

@@ -41,6 +41,21 @@ def read_history(folder: Path) -> list[Stretch]:
     return [Stretch(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
 
 
+def needed(history: Sequence[Stretch]) -> list[Stretch]:
+    """The runs without those of which everything was computed again later, as when a setting has changed.
+
+    Example:
+        >>> [run.seconds for run in needed([Stretch(60.0, "a GPU", ["a 0"]), Stretch(90.0, "a GPU", ["a 0", "a 1"])])]
+        [90.0]
+    """
+    last = {name: number for number, stretch in enumerate(history) for name in stretch.computed}
+    return [
+        stretch
+        for number, stretch in enumerate(history)
+        if not stretch.computed or any(last[name] == number for name in stretch.computed)
+    ]
+
+
 @contextmanager
 def noted(cells: Sequence[Cell], store: Store, folder: Path) -> Iterator[None]:
     """Note what of these cells was computed inside, and in what time, also if it was interrupted."""
