@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pytest
 import torch
 from torch import nn
 
 from sttau import SequenceClassifier, STTauLSTM, predict
-from sttau.data import load
-from sttau.experiments.paper import splits
 from sttau.experiments.paper.splits import ask, load_splits
 from tests.experiments.paper.nursery import generated_reviews, reviews
 
@@ -21,18 +16,6 @@ def test_a_part_is_a_choice_from_the_whole_and_is_loaded_once() -> None:
     rows = {tuple(row.flatten().tolist()) for row in whole.test.inputs[:, :5]}
     assert all(tuple(row.flatten().tolist()) in rows for row in part.test.inputs)
     assert load_splits("digits", {"time": 5, "test": 40}, "cpu") is part
-
-
-def test_what_is_trimmed_ends_with_its_last_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    digits = load("digits", "test")
-    padded = replace(digits, inputs=digits.inputs.clone())
-    padded.inputs[0, 5:] = 0
-    padded.inputs[1] = 0
-    monkeypatch.setattr(splits, "load", lambda name, split: padded)
-    lengths = load_splits("digits", {"trim": 1, "test": 300}, "cpu").train.lengths
-    assert lengths[:2].tolist() == [5, 1]
-    assert len(lengths) == len(padded)
-    assert (padded.inputs[range(2, 359), lengths[2:] - 1] != 0).any(-1).all()
 
 
 def test_foreign_reviews_come_with_imdb() -> None:

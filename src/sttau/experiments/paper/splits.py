@@ -36,8 +36,7 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
         data: name of the data set.
         part: how many sequences of ``train``, ``validation``, ``test`` and of each foreign set (``outside``), a seeded
             choice, and to how many steps they are cut (``time``); all where nothing is said. ``held_out`` training
-            sequences are for validation too, and not trained on. ``trim``, if 1, lets sequences end with their last
-            value that is not zero: heartbeats are padded with zeros.
+            sequences are for validation too, and not trained on.
         device: where to.
 
     Example:
@@ -53,8 +52,7 @@ def _load_once(data: str, part: tuple[tuple[str, int], ...], device: str) -> Spl
     sizes = dict(part)
 
     def get(name: str, split: str, size: str) -> SequenceDataset:
-        whole = load(name, split)
-        return _on(_cut(_trim(whole) if sizes.get("trim") else whole, sizes.get(size), sizes.get("time")), device)
+        return _on(_cut(load(name, split), sizes.get(size), sizes.get("time")), device)
 
     train, validation = _hold_out(
         get(data, "train", "train"), get(data, "validation", "validation"), sizes.get("held_out", 0)
@@ -93,12 +91,6 @@ def _hold_out(
         labels=torch.cat([data.labels for data in pairs]),
         ids=None,
     )
-
-
-def _trim(data: SequenceDataset) -> SequenceDataset:
-    steps = torch.arange(1, data.inputs.shape[1] + 1)
-    last = ((data.inputs != 0).any(-1) * steps).amax(1)
-    return replace(data, lengths=last.clamp(min=1).minimum(data.lengths))
 
 
 def _cut(data: SequenceDataset, size: int | None, time: int | None) -> SequenceDataset:
