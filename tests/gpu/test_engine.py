@@ -114,6 +114,7 @@ def test_autocast_trains_in_half_precision() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # the compiler itself uses it
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # are not wanted: results are compared
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"readout": "cell"}])
 def test_compiled_is_eager(options: dict[str, Any]) -> None:
     layer, x = _layer(**options), torch.randn(5, 30, 6, device="cuda")

@@ -59,21 +59,31 @@ def tables(results: Sequence[Result], predictions: Path, history: Sequence[Stret
 
 
 def time_table(history: Sequence[Stretch]) -> str:
-    """How long it took, by machine: all runs but those of which everything was computed again later.
+    """How long it took, by machine and data set: all runs but those of which everything was computed again later.
 
     Example:
-        >>> print(time_table([Stretch(90.0, "a GPU", ["bih lstm 0", "bih lstm 1"])]))
-        | machine | runs | networks | minutes |
-        | --- | --- | ---: | ---: |
-        | a GPU | 1 | 2 | 1.5 |
+        >>> print(time_table([Stretch(90.0, "a GPU", ["bih lstm 0", "bih lstm 1"]), Stretch(30.0, "a GPU", [])]))
+        | machine | data | runs | networks | minutes |
+        | --- | --- | ---: | ---: | ---: |
+        | a GPU | Heartbeats (MIT-BIH) | 1 | 2 | 1.5 |
+        | a GPU | interrupted, gone on with in another run | 1 | 0 | 0.5 |
+        | a GPU | all | 2 | 2 | 2.0 |
     """
     rows: list[tuple[str, ...]] = []
     counted = needed(history)
     for machine in dict.fromkeys(stretch.hardware for stretch in counted):
         here = [stretch for stretch in counted if stretch.hardware == machine]
-        networks = {name for stretch in here for name in stretch.computed}
-        rows.append((machine, str(len(here)), str(len(networks)), f"{sum(run.seconds for run in here) / 60:.1f}"))
-    return markdown_table(rows or [(MISSING,) * 4], ("machine", "runs", "networks", "minutes"))
+        parts: dict[str, list[Stretch]] = {}
+        for stretch in here:
+            sets = sorted({name.split()[0] for name in stretch.computed}, key=list(DATA).index)
+            parts.setdefault(", ".join(DATA[data] for data in sets), []).append(stretch)
+        if interrupted := parts.pop("", []):
+            parts["interrupted, gone on with in another run"] = interrupted
+        for title, runs in (*parts.items(), ("all", here)):
+            networks = {name for run in runs for name in run.computed}
+            minutes = f"{sum(run.seconds for run in runs) / 60:.1f}"
+            rows.append((machine, title, str(len(runs)), str(len(networks)), minutes))
+    return markdown_table(rows or [(MISSING,) * 5], ("machine", "data", "runs", "networks", "minutes"))
 
 
 def title_of(network: str, data: str) -> str:

@@ -88,7 +88,7 @@ class Recipe(NamedTuple):
 _BEST_BIH = Recipe(
     layer={"num_states": 10, "readout": "cell", "peephole": True},
     paths=2,
-    shared={"memory": 187, "model": {"dropout": 0.1, "input_noise": 0.05}},
+    shared={"hidden_size": 256, "memory": 187, "model": {"dropout": 0.1, "input_noise": 0.05}},
     training={
         "updates": 40_000, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine", "average": 0.999,
         "validate_every": 1000, "selection": "nll",
