@@ -75,8 +75,8 @@ def time_table(history: Sequence[Stretch]) -> str:
         here = [stretch for stretch in counted if stretch.hardware == machine]
         parts: dict[str, list[Stretch]] = {}
         for stretch in here:
-            sets = sorted({name.split()[0] for name in stretch.computed}, key=list(DATA).index)
-            parts.setdefault(", ".join(DATA[data] for data in sets), []).append(stretch)
+            sets = dict.fromkeys(name.split()[0] for name in stretch.computed)
+            parts.setdefault(", ".join(DATA.get(data, data) for data in sets), []).append(stretch)
         if interrupted := parts.pop("", []):
             parts["interrupted, gone on with in another run"] = interrupted
         for title, runs in (*parts.items(), ("all", here)):
