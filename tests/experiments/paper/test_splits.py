@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -16,6 +17,11 @@ def test_a_part_is_a_choice_from_the_whole_and_is_loaded_once() -> None:
     rows = {tuple(row.flatten().tolist()) for row in whole.test.inputs[:, :5]}
     assert all(tuple(row.flatten().tolist()) in rows for row in part.test.inputs)
     assert load_splits("digits", {"time": 5, "test": 40}, "cpu") is part
+
+
+def test_a_part_that_nothing_would_take_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"part has train, .*held_out, each with a number; got trian"):
+        load_splits("digits", {"trian": 50}, "cpu")
 
 
 def test_foreign_reviews_come_with_imdb() -> None:

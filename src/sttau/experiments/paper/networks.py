@@ -128,8 +128,7 @@ class Network:
         training: arguments of ``fit``, and ``selection``: by which value of the validation weights are chosen,
             ``error`` or ``nll``.
         seeds: how many are trained.
-        part: how much of the data is used; all of it if empty. ``train``, ``validation`` and ``test`` count sequences
-            from the first, ``time`` cuts them.
+        part: how much of the data is used; all of it if empty; see :func:`sttau.experiments.paper.splits.load_splits`.
 
     Example:
         >>> find("imdb", "st-tau-classes").settings["num_states"]

@@ -18,6 +18,7 @@ from sttau.models import SequenceModel
 OUTSIDE: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
 
 _PART_SEED = 0
+_PARTS = ("train", "validation", "test", "outside", "time", "held_out")
 
 
 class Splits(NamedTuple):
@@ -44,6 +45,8 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
         >>> splits.train.inputs.shape, len(splits.test)
         (torch.Size([50, 6, 8]), 359)
     """
+    if unknown := sorted(set(part) - set(_PARTS)):
+        raise ValueError(f"part has {', '.join(_PARTS)}, each with a number; got {', '.join(unknown)}")
     return _load_once(data, tuple(sorted(part.items())), device)
 
 
