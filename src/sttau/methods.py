@@ -17,6 +17,7 @@ from sttau.layers import (
     STTauLSTM,
     VariationalDropoutLSTM,
     remember,
+    set_gain,
 )
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
 from sttau.training.batches import derive_seed
@@ -117,7 +118,8 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
 
     Settings are arguments of the layer, but for ``cell``, ``size`` (of an ensemble), ``embedding_size``,
     ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (steps that the cells of an LSTM begin
-    with, see :func:`sttau.layers.remember`) and ``model``, further arguments of the model.
+    with, see :func:`sttau.layers.remember`), ``gain`` (how much of itself a finite-state layer passes on at first, see
+    :func:`sttau.layers.set_gain`) and ``model``, further arguments of the model.
 
     Example:
         >>> from sttau.data import load
@@ -131,7 +133,7 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
     kind = METHODS[name].layers[options.pop("cell")]
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
     scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
-    memory = options.pop("memory", None)
+    memory, gain = options.pop("memory", None), options.pop("gain", None)
 
     def make() -> SequenceModel:
         embedding = nn.Embedding(task.tokens, embedding_size) if task.tokens else None
@@ -144,6 +146,8 @@ def build(name: str, task: Task, settings: Mapping[str, Any], data: SequenceData
             raise ValueError(f"settings of {name!r} do not fit {kind.__name__}: {error}") from error
         if memory is not None:
             remember(layer, memory)
+        if gain is not None:
+            set_gain(layer, gain)
         if task.classes is None:
             return SequenceRegressor(layer, task.outputs, variance=True, embedding=embedding, **more)
         return SequenceClassifier(layer, task.classes, embedding, **more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from sttau.layers.bayes import BayesLSTM
+from sttau.layers.gain import set_gain
 from sttau.layers.memory import remember
 from sttau.layers.st_tau import FiniteStateRNN, Initial, STTauGRU, STTauLSTM
 from sttau.layers.state_regularized import StateRegularizedGRU, StateRegularizedLSTM
@@ -37,4 +38,5 @@ __all__ = [
     "StochasticRNN",
     "VariationalDropoutLSTM",
     "remember",
+    "set_gain",
 ]

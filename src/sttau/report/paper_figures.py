@@ -113,10 +113,7 @@ def sweep_figure(
                         style: dict[str, Any] = {"linewidth": 1.5, "label": title_of(name, data)}
                         axes.axhline(float(np.mean(found)), color=_colour(name), linestyle="--", **style)
                 axes.set_title(f"{DATA[data]}: {title}" if axes is panels[0] else title)
-                axes.set_yscale("log")
-                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axes.yaxis.set_major_formatter(_plain)
-                axes.yaxis.set_minor_formatter(NullFormatter())
+                _logarithmic(axes)
                 _gridded(axes)
             _legend(panels[0], fontsize=8, loc="best")
         for axes in grid[-1]:
@@ -157,6 +154,7 @@ def temperature_figure(networks: Mapping[str, Sequence[str]], predictions: Path)
                 axes.plot(*trace.T, style, color=_colour(name), linewidth=1.8, label=title_of(name, data))
             axes.axhline(1, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set(xlabel="update", ylabel="τ")
+            _logarithmic(axes)
             axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
             axes.set_title(DATA[data])
@@ -304,7 +302,10 @@ def tradeoff_figure(
                 mean = points.mean(0)
                 mark, size = _MARKS.get(name, ("o", 75))
                 look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _colour(name), "edgecolors": "white"}
-                axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=3, **look_of)
+                above = (
+                    4 if name in ("st-tau-best", "st-tau-ensemble") else 3
+                )  # it may lie where the LSTM beside it does
+                axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=above, **look_of)
             axes.set(xlabel=x.title, ylabel=y.title, ylim=(0, None))
             axes.set_title(DATA[data])
             axes.grid(color=GRID, linewidth=0.8)
@@ -361,6 +362,13 @@ def _believed(axes: Axes, samples: NDArray[Any], colour: str, label: str, marker
     low, high = np.quantile(samples, [0.1, 0.9], axis=0)
     axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(steps, samples.mean(0), color=colour, linewidth=1.5, marker=marker or None, markersize=3.5, label=label)
+
+
+def _logarithmic(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(_plain)
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _gridded(axes: Axes) -> None:

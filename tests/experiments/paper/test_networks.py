@@ -29,6 +29,7 @@ def test_networks_are_declared_in_words_that_build_and_fit_know(network: object)
         "embedding_size",
         "embedding_scale",
         "memory",
+        "gain",
         "model",
     }
     known |= {"hidden_size"}  # nn.LSTM hides its own

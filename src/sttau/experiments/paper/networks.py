@@ -97,11 +97,11 @@ _BEST_BIH = Recipe(
 BEST: dict[str, Recipe] = {
     "bih": _BEST_BIH,
     "imdb": Recipe(
-        layer={"num_states": 16, "readout": "state", "peephole": True},
+        layer={"num_states": 16, "readout": "state", "peephole": True, "temperature": 64.0, "gain": 4.0},
         paths=4,
         shared={"memory": 300, "embedding_scale": 0.1, "model": {"dropout": 0.5, "word_dropout": 0.4}},
         training={
-            "updates": 4000, "batch_size": 32, "sorted_batches": 50, "learning_rate": 0.002, "schedule": "cosine",
+            "updates": 4000, "batch_size": 32, "sorted_batches": 50, "learning_rate": 0.002, "schedule": "constant",
             "average": 0.999, "validate_every": 100, "selection": "nll",
         },
     ),
