@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sttau.calibration import Interval, calibration_error_by_chance, randomization_test
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import DATA, Column, Table
+from sttau.experiments.paper.evaluation import predictions_path
 from sttau.experiments.paper.history import Stretch, needed
 from sttau.experiments.paper.networks import TITLES, find
 from sttau.experiments.results import Result
@@ -119,16 +120,6 @@ def values_of(cells: Sequence[Result], key: str) -> list[float]:
         [1.4]
     """
     return [cell.metrics[key] for cell in cells if key in cell.metrics]
-
-
-def predictions_path(folder: Path, data: str, network: str) -> Path:
-    """Where the answers of a network's first seed are.
-
-    Example:
-        >>> predictions_path(Path("predictions"), "bih", "lstm").name
-        'bih-lstm.npz'
-    """
-    return folder / f"{data}-{network}.npz"
 
 
 def read_predictions(folder: Path, data: str, network: str) -> dict[str, Array]:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sttau.experiments.paper import trained
-from sttau.experiments.paper.cells import Work, check_folder, missing_cells, predictions_path, run
+from sttau.experiments.paper.cells import Work, check_folder, missing_cells, run
+from sttau.experiments.paper.evaluation import predictions_path
 from sttau.experiments.paper.history import noted, read_history
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import network_path, read_network, trainings_of
@@ -111,7 +112,10 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
     assert path.read_bytes() == before  # nothing was computed, not even a time
     assert read_history(tmp_path) == [stretch]
     for other_network, lost in zip(every[1:], (every[:1], every[:2]), strict=True):
-        os.replace(predictions_path(tmp_path, other_network), predictions_path(tmp_path, lost[-1]))
+        theirs, mine = (
+            predictions_path(tmp_path / "predictions", cell.data, cell.method) for cell in (other_network, lost[-1])
+        )
+        os.replace(theirs, mine)
     assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
 
 

@@ -20,8 +20,8 @@ from sttau.calibration import (
     to_logits,
 )
 from sttau.data.text import encode, tokenize
-from sttau.experiments.paper.cells import Work, predictions_path
-from sttau.experiments.paper.evaluation import measure
+from sttau.experiments.paper.cells import Work
+from sttau.experiments.paper.evaluation import measure, predictions_path
 from sttau.experiments.paper.figures import SENTENCES
 from sttau.experiments.paper.splits import load_splits
 from sttau.experiments.paper.trained import read_network
@@ -37,7 +37,7 @@ EIGHT = ("pe", "ece", "mce", "adaptive_ece", "classwise_ece", "nll", "brier", "a
 def _compute(cell: Cell, folder: Path) -> tuple[Result, Any]:
     ((_, result),) = Work(folder)([cell], folder)
     assert isinstance(result, Result), result
-    path = predictions_path(folder, cell)
+    path = predictions_path(folder / "predictions", cell.data, cell.method)
     return result, np.load(path) if path.exists() else None
 
 

@@ -24,7 +24,7 @@ from sttau.data import load
 from sttau.data.source import load_arrays
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import Table
-from sttau.experiments.paper.evaluation import evaluate, write_arrays
+from sttau.experiments.paper.evaluation import evaluate, predictions_path, write_arrays
 from sttau.experiments.paper.figures import FIGURES, READING
 from sttau.experiments.paper.history import noted
 from sttau.experiments.paper.networks import NETWORKS, TRIED, Network, find, make_quick
@@ -211,16 +211,15 @@ class Work:
         )
         if found.arrays:
             name = {"cell": np.array(cell.key)}  # whose answers they are
-            write_arrays(found.arrays | name, predictions_path(self.folder, cell))
+            write_arrays(found.arrays | name, _kept_at(self.folder, cell))
         states = settings["settings"].get("num_states")
         told = {name: value for name, value in settings.items() if value != {}}  # no part means all
         took = seconds + time.perf_counter() - began
         return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, found.metrics, told, took)
 
 
-def predictions_path(folder: Path, cell: Cell) -> Path:
-    """Where the answers of a network's first seed are kept."""
-    return folder / "predictions" / f"{cell.data}-{cell.method}.npz"
+def _kept_at(folder: Path, cell: Cell) -> Path:
+    return predictions_path(folder / "predictions", cell.data, cell.method)
 
 
 def _has_file(cell: Cell) -> bool:
@@ -239,7 +238,7 @@ def _lost(cell: Cell, folder: Path) -> bool:
     if not _has_file(cell):
         return False
     try:
-        return str(load_arrays(predictions_path(folder, cell), ["cell"])["cell"]) != cell.key
+        return str(load_arrays(_kept_at(folder, cell), ["cell"])["cell"]) != cell.key
     except (OSError, KeyError, ValueError, BadZipFile):
         return True
 

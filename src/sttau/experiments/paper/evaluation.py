@@ -285,6 +285,16 @@ def read_along(model: SequenceModel, splits: Splits, probabilities: Tensor, samp
     return arrays | {"reading": _floats(answer.samples)}
 
 
+def predictions_path(folder: Path, data: str, network: str) -> Path:
+    """Where the answers of a network's first seed are.
+
+    Example:
+        >>> predictions_path(Path("predictions"), "bih", "lstm").name
+        'bih-lstm.npz'
+    """
+    return folder / f"{data}-{network}.npz"
+
+
 def write_arrays(arrays: Arrays, path: Path) -> None:
     """Write arrays as one compressed file, in one step."""
     buffer = io.BytesIO()
