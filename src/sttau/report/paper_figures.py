@@ -35,11 +35,12 @@ COLOURS = METHOD_COLOURS | {
     "st-tau-ensemble": "#c2418a",
     "lstm-best-ensemble": "#7a5532",
 }
+#: Shapes, sizes and what lies above what; an LSTM trained as ST-τ may come to lie where that does.
 _MARKS = {
-    "st-tau-best": ("*", 190),
-    "lstm-best": ("D", 55),
-    "st-tau-ensemble": ("P", 90),
-    "lstm-best-ensemble": ("s", 60),
+    "st-tau-best": ("*", 190, 4),
+    "lstm-best": ("D", 55, 3),
+    "st-tau-ensemble": ("P", 90, 4),
+    "lstm-best-ensemble": ("s", 60, 3),
 }
 _COLUMNS = 5
 _plain = FuncFormatter(lambda value, _: f"{value:g}")
@@ -300,11 +301,8 @@ def tradeoff_figure(
                 points = np.array([(metrics[x.key], metrics[y.key]) for metrics in found])
                 axes.scatter(*points.T, s=12, color=_colour(name), alpha=0.5, linewidths=0, zorder=2)
                 mean = points.mean(0)
-                mark, size = _MARKS.get(name, ("o", 75))
+                mark, size, above = _MARKS.get(name, ("o", 75, 3))
                 look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _colour(name), "edgecolors": "white"}
-                above = (
-                    4 if name in ("st-tau-best", "st-tau-ensemble") else 3
-                )  # it may lie where the LSTM beside it does
                 axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=above, **look_of)
             axes.set(xlabel=x.title, ylabel=y.title, ylim=(0, None))
             axes.set_title(DATA[data])
