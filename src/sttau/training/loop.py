@@ -69,7 +69,7 @@ def fit(
         updates: how many batches to train on, at most.
         batch_size: sequences a batch, over all processes.
         learning_rate: handed to the optimiser as ``lr``.
-        weight_decay: handed to the optimiser; AdamW's is decoupled.
+        weight_decay: handed to the optimiser for all weights, log τ too, which it draws to 0; AdamW's is decoupled.
         optimiser: of ``torch.optim``, or like ``functools.partial(torch.optim.SGD, momentum=0.9)``.
         schedule: of the learning rate: ``cosine`` lets it fall to 0 along half a wave, over all ``updates``.
         warm_up: over so many updates the learning rate rises to its value.

@@ -99,10 +99,10 @@ BEST: dict[str, Recipe] = {
     "imdb": Recipe(
         layer={"num_states": 16, "readout": "state", "peephole": True, "temperature": 64.0, "gain": 4.0},
         paths=4,
-        shared={"memory": 300, "embedding_scale": 0.1, "model": {"dropout": 0.5, "word_dropout": 0.4}},
+        shared={"memory": 300, "embedding_scale": 0.1, "model": {"dropout": 0.5, "word_dropout": 0.3}},
         training={
             "updates": 4000, "batch_size": 32, "sorted_batches": 50, "learning_rate": 0.002, "schedule": "constant",
-            "average": 0.999, "validate_every": 100, "selection": "nll",
+            "weight_decay": 0.1, "average": 0.999, "validate_every": 100, "selection": "nll",
         },
     ),
     "bih_inter_patient": _BEST_BIH._replace(training={**_BEST_BIH.training, "updates": 10_000}),
