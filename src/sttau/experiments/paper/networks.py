@@ -86,11 +86,11 @@ class Recipe(NamedTuple):
 #: ``st-tau-best``, and ``lstm-best``, which is trained in the same way. How they were found is told in
 #: docs/reproduction.md.
 _BEST_BIH = Recipe(
-    layer={"num_states": 10, "readout": "cell", "peephole": True},
+    layer={"num_states": 16, "readout": "cell", "peephole": True, "temperature": 64.0, "gain": 2.0},
     paths=2,
     shared={"hidden_size": 256, "memory": 187, "model": {"dropout": 0.1, "input_noise": 0.05}},
     training={
-        "updates": 40_000, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine", "average": 0.999,
+        "updates": 20_000, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine", "average": 0.999,
         "validate_every": 1000, "selection": "nll",
     },
 )  # fmt: skip
