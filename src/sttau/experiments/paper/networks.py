@@ -101,7 +101,7 @@ BEST: dict[str, Recipe] = {
         paths=4,
         shared={"memory": 300, "embedding_scale": 0.1, "model": {"dropout": 0.5, "word_dropout": 0.3}},
         training={
-            "updates": 4000, "batch_size": 32, "sorted_batches": 50, "learning_rate": 0.002, "schedule": "constant",
+            "updates": 2800, "batch_size": 32, "sorted_batches": 50, "learning_rate": 0.002, "schedule": "constant",
             "weight_decay": 0.1, "average": 0.999, "validate_every": 100, "selection": "nll",
         },
     ),
