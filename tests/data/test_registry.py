@@ -102,6 +102,14 @@ def test_a_part_can_be_selected_with_its_names(files: object) -> None:
     assert few.ids == tuple(name for name, label in zip(data.ids, data.labels.tolist(), strict=True) if label == 4)
 
 
+def test_a_part_tells_what_it_is_in_one_line(part: SequenceDataset) -> None:
+    told = repr(part)
+    assert f"{part.name}, {part.split}: {len(part):,} sequences" in told
+    assert f"{int(part.lengths.max()):,} {'tokens' if part.vocabulary else 'steps'}" in told
+    assert len(told) < 120
+    assert "0 sequences" in repr(part.select(part.lengths < 0))
+
+
 @pytest.mark.parametrize("name", ["customer_reviews", "movie_reviews", "movie_review_documents", "product_reviews"])
 def test_sets_that_only_test_say_so(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is a test set for models trained on imdb: split must be 'test'"):

@@ -25,7 +25,7 @@ class Described(Protocol):
         """The token of each id."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SequenceDataset:
     """Labelled sequences of one split, padded to a common length.
 
@@ -42,6 +42,11 @@ class SequenceDataset:
         feature_names: one for each feature, where they have names.
         ids: what each sequence is called where it comes from, such as record and sample of a heartbeat.
         label_scale: (offset, factor) where numbers to be predicted were scaled: original = offset + factor · label.
+
+    Example:
+        >>> from sttau.data import load
+        >>> load("digits", "test")
+        SequenceDataset(digits, test: 359 sequences of 8 steps, 8 features, 10 classes)
     """
 
     name: str
@@ -58,6 +63,17 @@ class SequenceDataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        """What it is and how large; never its contents, which may be pages of text."""
+        steps = "tokens" if self.inputs.ndim == 2 else "steps"
+        shortest, longest = self.lengths.aminmax() if len(self) else (0, 0)
+        span = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
+        parts = [f"{len(self):,} sequences of {span} {steps}"]
+        if self.inputs.ndim == 3:
+            parts.append("1 feature" if self.inputs.shape[2] == 1 else f"{self.inputs.shape[2]:,} features")
+        parts.append(f"{len(self.class_names):,} classes" if self.class_names else "labels are numbers")
+        return f"{type(self).__name__}({self.name}, {self.split}: {', '.join(parts)})"
 
     def select(self, rows: Tensor) -> SequenceDataset:
         """Return the sequences at these positions, or where this mask is true.
