@@ -107,7 +107,7 @@ def test_a_part_tells_what_it_is_in_one_line(part: SequenceDataset) -> None:
     assert f"{part.name}, {part.split}: {len(part):,} sequences" in told
     assert f"{int(part.lengths.max()):,} {'tokens' if part.vocabulary else 'steps'}" in told
     assert len(told) < 120
-    assert "0 sequences" in repr(part.select(part.lengths < 0))
+    assert ": 0 sequences" in repr(part.select(part.lengths < 0))
 
 
 @pytest.mark.parametrize("name", ["customer_reviews", "movie_reviews", "movie_review_documents", "product_reviews"])
