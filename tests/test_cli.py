@@ -70,11 +70,11 @@ def test_data_list_shows_every_set_and_where_it_is() -> None:
 
 @pytest.mark.usefixtures("_nowhere")
 @pytest.mark.parametrize("name", DATASETS)
-def test_data_info_shows_licence_citation_and_origin(name: str) -> None:
+def test_data_info_shows_license_citation_and_origin(name: str) -> None:
     answer = CliRunner().invoke(app, ["data", "info", name], env={"COLUMNS": "1000"})
     assert answer.exit_code == 0
     source = DATASETS[name].source
-    for word in (source.title, source.licence, source.citation, source.homepage, source.content):
+    for word in (source.title, source.license, source.citation, source.homepage, source.content):
         assert word in answer.output
     for form in source.forms:
         assert all(url in answer.output for url in form.urls)

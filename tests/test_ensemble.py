@@ -51,15 +51,15 @@ def close(got: Tensor, want: Tensor) -> None:
 def steps(model: SequenceModel, updates: int = 5) -> None:
     """Adam on fixed batches, the gradient of each member clipped."""
     generator = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for update in range(updates):
         x = torch.randn(8, 4, 2, generator=generator, dtype=torch.float64)
         noise = Noise.of(torch.arange(8), seed=3, first_sample=update)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model.loss(x, x[:, 0, 0].gt(0).long(), noise=noise).backward()
         for member in model.members:
             nn.utils.clip_grad_norm_(member.parameters(), 0.1)
-        optimiser.step()
+        optimizer.step()
 
 
 @pytest.mark.parametrize("name", ["lstm", "st-tau", "dropout", "bayes"])

@@ -50,16 +50,16 @@ def test_it_reads_digits(method: str) -> None:
     train, test = load("digits", "train"), load("digits", "test")
     torch.manual_seed(0)
     model = make()
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     for _ in range(passes):
         for rows in torch.randperm(len(train.inputs)).split(64):
             loss = model.loss(train.inputs[rows], train.labels[rows])
             penalty = model.penalty(len(train.inputs))
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             (loss if penalty is None else loss + penalty).backward()
             for member in model.members:
                 nn.utils.clip_grad_norm_(member.parameters(), 1.0)
-            optimiser.step()
+            optimizer.step()
     p = predict(model, test.inputs)
     assert float((p.label != test.labels).double().mean()) < limit
     assert bool((p.epistemic > 0).any()) == (method not in ("lstm", "state-regularized"))

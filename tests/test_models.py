@@ -140,15 +140,15 @@ def test_the_backward_half_is_read_at_the_first_step() -> None:
     close(model(x, lengths, noise=noise), model.head(ends))
 
 
-@pytest.mark.parametrize("mode", ["soft", "straight_through", "deterministic", "exact"])
+@pytest.mark.parametrize("mode", ["soft", "hard", "deterministic", "exact"])
 def test_only_sampling_layers_are_stochastic(mode: Any) -> None:
-    stochastic = mode in ("soft", "straight_through")
+    stochastic = mode in ("soft", "hard")
     model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 3))
     runs = [model(batch_for(tokens=False).zero_()) for _ in range(4)]
     assert all(torch.equal(run, runs[0]) for run in runs) != stochastic
 
 
-@pytest.mark.parametrize("mode", ["soft", "straight_through", "exact"])
+@pytest.mark.parametrize("mode", ["soft", "hard", "exact"])
 def test_a_mode_needs_a_layer_with_states(mode: Any) -> None:
     model = SequenceClassifier(nn.GRU(2, 4), 3)
     with pytest.raises(ValueError, match=f"mode='{mode}' needs a finite-state layer; GRU has no states"):
@@ -303,7 +303,7 @@ def test_the_regressor_s_loss_with_a_variance_is_the_gaussian_likelihood() -> No
     [
         ("STTauLSTM", {}),
         ("STTauLSTM", {"num_layers": 2, "bidirectional": True}),
-        ("STTauGRU", {"mode": "straight_through"}),
+        ("STTauGRU", {"mode": "hard"}),
         ("STTauGRU", {"mode": "exact"}),
         ("StateRegularizedGRU", {}),
         ("LSTM", {"num_layers": 2, "bidirectional": True}),
@@ -432,7 +432,7 @@ def test_what_was_saved_is_what_is_loaded(
     "model",
     [
         SequenceClassifier(STTauGRU(2, 4, 3, mode="exact", initial="first", temperature=0.3), 5),
-        SequenceClassifier(STTauGRU(2, 4, 3, mode="straight_through", readout="cell", bias=False), 5),
+        SequenceClassifier(STTauGRU(2, 4, 3, mode="hard", readout="cell", bias=False), 5),
         SequenceClassifier(STTauLSTM(2, 4, 3, peephole=True, learn_temperature=False, batch_first=True), 5),
         SequenceClassifier(STTauLSTM(2, 4, 3, mode="deterministic", num_layers=3, dropout=0.25), 5),
         SequenceRegressor(STTauGRU(2, 4, 3), 3, variance=True, embedding=nn.Embedding(5, 2, padding_idx=4)),
@@ -737,7 +737,7 @@ def test_soft_runs_answer_with_the_share_of_alpha_at_the_last_valid_step() -> No
         torch.testing.assert_close(every[row, end], last[row])
 
 
-@pytest.mark.parametrize("mode", ["soft", "straight_through", "exact"])
+@pytest.mark.parametrize("mode", ["soft", "hard", "exact"])
 def test_fixed_labels_can_be_trained_in_every_mode(mode: str) -> None:
     model = _halves(mode)
     x = torch.randn(64, 4, 3, dtype=torch.float64)

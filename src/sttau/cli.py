@@ -145,7 +145,7 @@ def show_data(name: Annotated[str, typer.Argument(help="Of the data set; see stt
         source = find_entry(name).source
         console.print(f"[bold]{name}[/bold]: {source.title}")
         console.print("Sizes:    " + ", ".join(f"{split} {size:,}" for split, size in source.sizes.items()))
-        console.print(f"Licence:  {source.licence}")
+        console.print(f"License:  {source.license}")
         console.print(f"Cite:     {source.citation}")
         if source.homepage:
             console.print(f"Homepage: {source.homepage}", soft_wrap=True)

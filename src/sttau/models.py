@@ -296,7 +296,7 @@ class SequenceModel(nn.Module):
         if self.training and self.dropout:
             raise ValueError(
                 "dropout cannot be trained exactly: a token would have a matrix of its own wherever it stands. "
-                'Use mode="soft" or "straight_through", or word_dropout'
+                'Use mode="soft" or "hard", or word_dropout'
             )
         inputs, lengths = self._prepared(inputs, lengths)
         if self.embedding is None:
@@ -457,7 +457,7 @@ class SequenceClassifier(SequenceModel):
         """Mean cross-entropy, with several paths that of their mean probability."""
         mixed = self.paths > 1 and not self._exactly(None)
         logits: Tensor = self(inputs, lengths, noise=self._along_paths(inputs, noise) if mixed else noise)
-        if isinstance(self.head, FixedLabels) and self.finite_state_layer.mode == "straight_through":
+        if isinstance(self.head, FixedLabels) and self.finite_state_layer.mode == "hard":
             logits = logits.exp().lerp(torch.full_like(logits, 1 / self.num_classes), _DOUBT).log()
         if not mixed:
             return F.cross_entropy(logits, targets)
@@ -593,10 +593,10 @@ class SequenceRegressor(SequenceModel):
 
 
 class DeepEnsemble(SequenceModel):
-    """Networks of one kind that were initialised, and are trained, independently (Lakshminarayanan et al., 2017).
+    """Networks of one kind that were initialized, and are trained, independently (Lakshminarayanan et al., 2017).
 
     It is trained, asked and saved as one model. Its loss is the sum of its members' losses on the same batch; they
-    share no weights, so one optimiser that works number by number, such as Adam, trains each as if it were alone, and
+    share no weights, so one optimizer that works number by number, such as Adam, trains each as if it were alone, and
     ``fit`` limits the norm of each member's gradient by itself. A prediction averages probabilities over members and
     over their own samples; what is epistemic in it is their disagreement.
 
@@ -801,7 +801,10 @@ def _build(config: dict[str, Any]) -> SequenceModel:
     try:
         if config["model"] == DeepEnsemble.__name__:
             return DeepEnsemble([_build(member) for member in config["members"]])
-        layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
+        arguments = dict(config["layer"]["arguments"])
+        if arguments.get("mode") == "straight_through":  # what "hard" was called before
+            arguments["mode"] = "hard"
+        layer = LAYERS[config["layer"]["type"]](**arguments)
         embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
         model = _MODELS[config["model"]](layer, embedding=embedding, **config["arguments"])  # type: ignore[arg-type]
         model.remember(_Names(**{name: tuple(names) for name, names in config.get("data", {}).items()}))

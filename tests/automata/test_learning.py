@@ -71,7 +71,7 @@ def test_tomita_5_is_learned_from_its_strings_and_proved() -> None:
     def watch(attempt: int, update: Update, model: SequenceClassifier) -> None:
         taus.extend(update.temperature)
 
-    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), seed=1, on_update=watch)
+    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), seed=1, callbacks=watch)
     assert learned.reached
     assert learned.wrong == 0
     assert learned.log[-1].loss <= 1e-4
@@ -90,7 +90,7 @@ def test_learning_repeats_and_leaves_the_global_generator_alone() -> None:
     assert not first.reached
 
 
-@pytest.mark.parametrize("mode", ["soft", "straight_through"])
+@pytest.mark.parametrize("mode", ["soft", "hard"])
 def test_sampled_training_learns_tomita_1_and_moves_the_temperature(mode: str) -> None:
     learned = learn(load("tomita1", "train"), mode=mode, updates=200, attempts=1, goal=0.01, learning_rate=0.01)  # type: ignore[arg-type]
     assert extract_dfa(learned.model).equivalent_to(tomita(1))

@@ -34,7 +34,7 @@ def _exact(a: list[float], b: list[float]) -> float:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("binary", [False, True])
-def test_randomisation_approaches_the_exact_permutation_test(seed: int, binary: bool) -> None:
+def test_randomization_approaches_the_exact_permutation_test(seed: int, binary: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.rand(2, 9, generator=generator, dtype=torch.float64)
     a = a + 0.2

@@ -88,7 +88,7 @@ def test_the_interval_is_that_of_the_bootstrap(name: str) -> None:
 
 
 @NAME
-def test_p_is_that_of_the_randomisation_test(name: str) -> None:
+def test_p_is_that_of_the_randomization_test(name: str) -> None:
     (p, labels, _), (q, _, _) = answers(3), answers(4)
     q = 0.5 * q + 0.5 * p
     got = p_values([classification_rows(p, labels)], [classification_rows(q, labels)], N, 199, seed=1)[name]

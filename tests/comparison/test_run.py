@@ -138,13 +138,13 @@ def test_an_interrupted_comparison_goes_on_and_trains_nothing_twice(
     numbers: list[tuple[str, int]] = []
     fit = run.__dict__["train_cell"].__globals__["fit"]
 
-    def watched(*args: Any, on_update: list[Any], **options: Any) -> Any:
+    def watched(*args: Any, callbacks: list[Any], **options: Any) -> Any:
         def watch(update: Update) -> None:
             numbers.append((str(options["folder"]), update.number))
             if len(numbers) == 10:  # in the second network, after its first checkpoint
                 raise Interrupted
 
-        return fit(*args, on_update=[*on_update, watch], **options)
+        return fit(*args, callbacks=[*callbacks, watch], **options)
 
     monkeypatch.setitem(run.__dict__["train_cell"].__globals__, "fit", watched)
     with pytest.raises(Interrupted):

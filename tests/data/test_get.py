@@ -67,7 +67,7 @@ def test_get_downloads_checks_prepares_and_shows_the_terms(served: Any) -> None:
     assert answer.exit_code == 0, answer.output
     assert "downloading aclImdb_v1.tar.gz" in answer.output
     assert "imdb is ready" in answer.output
-    assert "Licence: none stated" in " ".join(answer.output.split())
+    assert "License: none stated" in " ".join(answer.output.split())
     served.files.clear()  # from now on offline
     train = load("imdb", "train")
     assert len(train) == 40

@@ -68,7 +68,7 @@ def test_every_part_has_the_size_it_says_and_the_form_that_all_have(part: Sequen
     else:
         assert part.labels.dtype == torch.float32
     assert part.ids is None or len(set(part.ids)) == count
-    for word in (source.title, source.licence, source.citation):
+    for word in (source.title, source.license, source.citation):
         assert word
         assert word in part.provenance
 

@@ -54,7 +54,7 @@ def make_source(url: str = "http://127.0.0.1:9/numbers.npz") -> Source:
     return Source(
         name="numbers",
         title="Six numbers",
-        licence="free",
+        license="free",
         citation="nobody",
         sizes={"test": 6},
         folder="numbers",

@@ -68,4 +68,4 @@ def test_labels_are_drawn_with_the_automatons_probability(number: int, split: st
             assert abs((labels - chances)[inside].sum()) <= 4 * spread + 1e-9
     mixed = (chances > 0.05) & (chances < 0.95)
     groups = labels[mixed].reshape(-1, 10)
-    assert groups.std(axis=1).mean() > 0  # copies of one string are labelled one by one
+    assert groups.std(axis=1).mean() > 0  # copies of one string are labeled one by one

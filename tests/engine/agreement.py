@@ -42,7 +42,7 @@ def small_cases() -> list[Case]:
     """Every option at least once with each cell and mode, on shapes that an interpreter can bear."""
     cases = []
     cells: tuple[Cell, ...] = ("lstm", "gru")
-    modes: tuple[Mode, ...] = ("soft", "straight_through", "deterministic")
+    modes: tuple[Mode, ...] = ("soft", "hard", "deterministic")
     for cell in cells:
         for mode in modes:
             plain = Case(cell, mode, 2, 7)
@@ -62,14 +62,14 @@ def small_cases() -> list[Case]:
             replace(soft, tokens=True, samples=3, reverse=True),
         ]
     lstm = Case("lstm", "soft", 3, 9, ragged=True, peephole=True)
-    return [*cases, lstm, replace(lstm, reverse=True, states=18), replace(lstm, mode="straight_through", bias=False)]
+    return [*cases, lstm, replace(lstm, reverse=True, states=18), replace(lstm, mode="hard", bias=False)]
 
 
 def large_cases() -> list[Case]:
     """Shapes for a real GPU: odd sizes, one to sixteen and many states, long and short."""
     cases = []
     cells: tuple[Cell, ...] = ("lstm", "gru")
-    modes: tuple[Mode, ...] = ("soft", "straight_through", "deterministic")
+    modes: tuple[Mode, ...] = ("soft", "hard", "deterministic")
     sizes = ((2, 256), (3, 7), (5, 128), (10, 100), (16, 33), (17, 64), (100, 130))
     for cell in cells:
         for mode in modes:

@@ -204,7 +204,7 @@ def agrees(case: Case, tolerance: float) -> None:
 @pytest.mark.parametrize("tokens", [False, True], ids=["features", "tokens"])
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("lengths", [False, True], ids=["full", "lengths"])
-@pytest.mark.parametrize("mode", ["soft", "straight_through", "deterministic"])
+@pytest.mark.parametrize("mode", ["soft", "hard", "deterministic"])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_values_and_gradients_are_the_references(
     cell: Cell, mode: Mode, lengths: bool, reverse: bool, tokens: bool
@@ -230,7 +230,7 @@ def test_any_size_will_do(cell: Cell, states: int, hidden: int, time: int, featu
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_float32_with_tokens_and_samples(cell: Cell) -> None:
-    agrees(some_case(cell, "straight_through", tokens=True, samples=3, dtype=torch.float32), 1e-4)
+    agrees(some_case(cell, "hard", tokens=True, samples=3, dtype=torch.float32), 1e-4)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
@@ -252,7 +252,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
 
 
 def test_what_is_not_asked_for_is_not_made() -> None:
-    problem, _, _ = as_problem(some_case("lstm", "straight_through", "none"))
+    problem, _, _ = as_problem(some_case("lstm", "hard", "none"))
     lean, kept = cpu.forward(problem, keep=False), cpu.forward(problem, keep=True)
     assert torch.equal(lean.alpha, kept.alpha)
     assert lean.soft.numel() == lean.memory.numel() == lean.output.numel() == lean.projected.numel() == 0

@@ -77,7 +77,7 @@ def laws_by_enumeration(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
 
 
 def running_products(matrices: Tensor, reverse: bool) -> Tensor:
-    """A plain loop over (time, k, k), without normalisation."""
+    """A plain loop over (time, k, k), without normalization."""
     done: list[Tensor] = []
     for matrix in reversed(matrices) if reverse else matrices:
         done.append(matrix if not done else matrix @ done[-1] if reverse else done[-1] @ matrix)
@@ -219,7 +219,7 @@ def test_hard_samples_have_the_exact_law_whatever_tau_is(tau: float) -> None:
     laws = exact.state_distribution(*chain(x, hidden, weights))[0]
     weights = weights._replace(temperature=torch.tensor(tau))
     noise = Noise.of(torch.tensor([3]), samples, seed=1)
-    sampled = run("gru", x, weights, hidden.expand(samples, -1), None, noise=noise, mode="straight_through")
+    sampled = run("gru", x, weights, hidden.expand(samples, -1), None, noise=noise, mode="hard")
     error = (laws * (1 - laws) / samples).sqrt()
     assert ((sampled.transitions.mean(0) - laws).abs() < 4 * error).all()
 
@@ -228,7 +228,7 @@ def test_soft_samples_do_not_have_the_exact_law() -> None:
     """The relaxation is another model (mathematics, §5): for k = 2, τ = 1, p = 0.9 its mean α is 0.816."""
     logits, tau = torch.tensor([[math.log(9), 0.0]], dtype=torch.float64), torch.tensor(1.0)
     gumbel = Noise.of(torch.arange(40_000)).gumbel(0, 1, 2, torch.float64)[:, 0]
-    soft, hard = (transition(logits, tau, gumbel, mode)[:, 0] for mode in ("soft", "straight_through"))
+    soft, hard = (transition(logits, tau, gumbel, mode)[:, 0] for mode in ("soft", "hard"))
     assert soft.mean().item() == pytest.approx(0.816, abs=3e-3)
     assert hard.mean().item() == pytest.approx(0.9, abs=5e-3)
 

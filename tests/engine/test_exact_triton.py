@@ -72,7 +72,7 @@ def test_the_law_of_the_state_and_gradients_are_those_of_the_reference(
     def law(first: Tensor, matrices: Tensor, *, engine: exact.Engine) -> Tensor:
         return exact.state_distribution(first, matrices, valid, engine=engine)
 
-    assert time <= exact._SERIAL  # where the reference, too, normalises laws: gradients for A are then the same
+    assert time <= exact._SERIAL  # where the reference, too, normalizes laws: gradients for A are then the same
     assert disagreement(law, [torch.randn(batch, k).softmax(-1), matrices]) < 1e-5
 
 

@@ -31,7 +31,7 @@ def _arguments(cell: str, mode: str, read: str, reverse: bool, features: int) ->
     ("cell", "mode", "read", "reverse", "features"),
     [
         ("lstm", "soft", "all", False, 3),
-        ("gru", "straight_through", "last", True, 12),
+        ("gru", "hard", "last", True, 12),
         ("lstm", "soft", "none", True, 12),
     ],
 )

@@ -343,8 +343,8 @@ def test_normal_draws_are_normal() -> None:
         assert abs(float(values.mean()) - moment) < 4.5 * float(values.std()) / n**0.5
     law = torch.special.ndtr(z.sort().values)
     assert float((law - (torch.arange(n) + 0.5) / n).abs().max()) < 2.0 / n**0.5  # passed by chance once in 1500
-    neighbours = torch.corrcoef(torch.stack([z[:-1], z[1:]]))[0, 1]
-    assert abs(float(neighbours)) < 4.5 / n**0.5
+    neighbors = torch.corrcoef(torch.stack([z[:-1], z[1:]]))[0, 1]
+    assert abs(float(neighbors)) < 4.5 / n**0.5
 
 
 def test_normal_draws_follow_from_seed_sample_and_layer_alone() -> None:

@@ -15,7 +15,7 @@ from sttau.engine.reference import run, transition
 
 FEATURES, HIDDEN, STATES = 2, 3, 4
 CELL = pytest.mark.parametrize("cell", ["lstm", "gru"])
-MODE = pytest.mark.parametrize("mode", ["soft", "straight_through", "deterministic"])
+MODE = pytest.mark.parametrize("mode", ["soft", "hard", "deterministic"])
 REVERSE = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 Form = Literal["plain", "lengths"]
 FORM = pytest.mark.parametrize("form", ["plain", "lengths"])
@@ -107,7 +107,7 @@ def written_run(cell: Cell, x: Tensor, weights: Weights, h: Tensor, c: Tensor | 
     for t in range(x.shape[1]):
         u, c = written_cell(cell, x[:, t], h, c, weights)
         logits = torch.einsum("kd,nd->nk", S, u)
-        if mode == "straight_through":
+        if mode == "hard":
             alpha: Tensor = StraightThrough.apply(logits + gumbel[:, t], tau)  # type: ignore[no-untyped-call]
         else:
             scores = torch.exp((logits + (gumbel[:, t] if mode == "soft" else 0)) / tau)
@@ -179,7 +179,7 @@ def test_alpha_lies_on_the_simplex(mode: Mode, logits: list[float], tau: float, 
 def test_straight_through_is_exactly_the_one_hot_of_the_perturbed_argmax() -> None:
     logits = torch.randn(1000, STATES, requires_grad=True)
     gumbel = Noise.of(torch.arange(1000)).gumbel(0, 1, STATES)[:, 0]
-    alpha = transition(logits, torch.tensor(0.3), gumbel, "straight_through")
+    alpha = transition(logits, torch.tensor(0.3), gumbel, "hard")
     largest = (logits + gumbel).max(dim=-1, keepdim=True).values
     assert torch.equal(alpha, (logits + gumbel == largest).float())  # no rounding is left in the value
 
@@ -191,7 +191,7 @@ def test_straight_through_has_the_gradient_of_soft() -> None:
     weight = torch.randn(5, STATES, dtype=torch.float64)
     hard, soft = (
         torch.autograd.grad((transition(logits, tau, gumbel, mode) * weight).sum(), [logits, tau])
-        for mode in ("straight_through", "soft")
+        for mode in ("hard", "soft")
     )
     assert torch.equal(hard[0], soft[0])
     assert torch.equal(hard[1], soft[1])
@@ -250,7 +250,7 @@ def test_peepholes_equal_a_hand_written_peephole_lstm(mode: Mode) -> None:
 
 
 @CELL
-@pytest.mark.parametrize("mode", ["soft", "straight_through"])
+@pytest.mark.parametrize("mode", ["soft", "hard"])
 def test_noise_that_forces_a_path_gives_the_plain_cell_started_from_the_states_of_that_path(
     cell: Cell, mode: Mode
 ) -> None:
@@ -269,7 +269,7 @@ def test_noise_that_forces_a_path_gives_the_plain_cell_started_from_the_states_o
 @CELL
 def test_straight_through_outputs_are_exactly_rows_of_the_states(cell: Cell) -> None:
     weights, x, (h, c) = some_weights(cell), some_inputs(), some_start(cell)
-    result = run(cell, x, weights, h, c, noise=some_noise(), mode="straight_through")
+    result = run(cell, x, weights, h, c, noise=some_noise(), mode="hard")
     assert torch.equal(result.output, weights.states[result.transitions.argmax(-1)])
     assert torch.equal(result.hidden, result.output[:, -1])
 
@@ -277,7 +277,7 @@ def test_straight_through_outputs_are_exactly_rows_of_the_states(cell: Cell) -> 
 @CELL
 def test_soft_tends_to_straight_through_as_tau_tends_to_zero(cell: Cell) -> None:
     weights, x, (h, c) = some_weights(cell, tau=1e-9), some_inputs(time=20), some_start(cell)
-    soft, hard = (run(cell, x, weights, h, c, noise=some_noise(), mode=mode) for mode in ("soft", "straight_through"))
+    soft, hard = (run(cell, x, weights, h, c, noise=some_noise(), mode=mode) for mode in ("soft", "hard"))
     assert_runs_equal(soft, hard)
 
 
@@ -317,7 +317,7 @@ def test_permuting_the_states_and_their_noise_permutes_alpha_and_nothing_else(
     assert_runs_equal(after, before._replace(transitions=before.transitions[..., order]))
 
 
-@pytest.mark.parametrize("mode", ["soft", "straight_through"])
+@pytest.mark.parametrize("mode", ["soft", "hard"])
 def test_sampling_without_noise_is_refused(mode: Mode) -> None:
     with pytest.raises(ValueError, match=f"mode='{mode}' needs noise"):
         run("gru", some_inputs(), some_weights("gru"), some_start("gru")[0], None, mode=mode)
@@ -461,8 +461,8 @@ def test_straight_through_gradients_are_those_of_the_written_formula(cell: Cell,
     weights = some_weights(cell, peephole=peephole and cell == "lstm")
     x, (h, c) = some_inputs(), some_start(cell)
     wanted = learnable(weights, x, h, c)
-    ours = run(cell, x, weights, h, c, noise=some_noise(), mode="straight_through")
-    theirs = written_run(cell, x, weights, h, c, some_noise(), "straight_through")
+    ours = run(cell, x, weights, h, c, noise=some_noise(), mode="hard")
+    theirs = written_run(cell, x, weights, h, c, some_noise(), "hard")
     assert_runs_equal(ours, theirs)
     for one, other in zip(gradients(ours, wanted), gradients(theirs, wanted), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
@@ -476,8 +476,7 @@ def test_straight_through_has_the_gradient_of_soft_at_one_step(cell: Cell) -> No
     learnable(weights, x, h, c)
     wanted = [tensor for tensor in (*weights, x, h, c) if tensor is not None and tensor is not weights.states]
     hard, soft = (
-        gradients(run(cell, x, weights, h, c, noise=some_noise(), mode=mode), wanted)
-        for mode in ("straight_through", "soft")
+        gradients(run(cell, x, weights, h, c, noise=some_noise(), mode=mode), wanted) for mode in ("hard", "soft")
     )
     for one, other in zip(hard, soft, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)

@@ -22,7 +22,7 @@ def test_values_and_gradients_are_those_of_the_reference(case: Case) -> None:
     [
         Case("lstm", "soft", 3, 5, time=11, ragged=True, peephole=True),
         Case("lstm", "soft", 3, 5, time=11, reverse=True, features=1, steps="last"),
-        Case("gru", "straight_through", 3, 5, time=11, ragged=True, reverse=True, samples=2),
+        Case("gru", "hard", 3, 5, time=11, ragged=True, reverse=True, samples=2),
         Case("gru", "soft", 17, 5, time=11, ragged=True, tokens=True),
     ],
     ids=str,
@@ -38,9 +38,9 @@ def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch:
         Case("lstm", "soft", 19, 5, ragged=True, peephole=True, start=True, samples=2),
         Case("lstm", "soft", 19, 5, reverse=True, tokens=True),
         Case("lstm", "deterministic", 19, 5, ragged=True, steps="last"),
-        Case("lstm", "straight_through", 19, 5, reverse=True, ragged=True, steps="last", samples=3),
+        Case("lstm", "hard", 19, 5, reverse=True, ragged=True, steps="last", samples=3),
         Case("gru", "soft", 19, 5, ragged=True, reverse=True, start=True),
-        Case("gru", "straight_through", 19, 5, ragged=True, samples=2),
+        Case("gru", "hard", 19, 5, ragged=True, samples=2),
     ],
     ids=str,
 )

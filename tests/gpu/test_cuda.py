@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 LAYERS: dict[str, Callable[[], Layer]] = {
     "lstm soft": lambda: STTauLSTM(3, 32, 5),
     "lstm cell peephole": lambda: STTauLSTM(3, 32, 5, readout="cell", peephole=True),
-    "gru hard": lambda: STTauGRU(3, 32, 5, mode="straight_through"),
+    "gru hard": lambda: STTauGRU(3, 32, 5, mode="hard"),
     "gru exact": lambda: STTauGRU(3, 32, 5, mode="exact"),
     "gru deep both ways": lambda: STTauGRU(3, 32, 5, num_layers=2, bidirectional=True),
     "plain": lambda: nn.LSTM(3, 32, bidirectional=True),

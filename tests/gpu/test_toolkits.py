@@ -31,11 +31,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (p, labels),
     ),
     "interval of a mean": (lambda x: calibration.bootstrap_interval(x, resamples=50, method="bca"), (targets,)),
-    "randomisation": (
+    "randomization": (
         lambda p, q, y: calibration.randomization_test(p, q, y, metric=calibration.brier_score, rounds=50),
         (p, q, labels),
     ),
-    "randomisation of means": (calibration.randomization_test, (p[:, 0], q[:, 0])),
+    "randomization of means": (calibration.randomization_test, (p[:, 0], q[:, 0])),
     "bootstrap": (calibration.paired_bootstrap, (p[:, 0], q[:, 0])),
     "temperature": (lambda z, y: calibration.TemperatureScaling().fit(z, y).probabilities(z), (runs.log(), labels)),
     "isotonic": (lambda z, y: calibration.IsotonicScaling().fit(z, y).probabilities(z), (runs.log(), labels)),

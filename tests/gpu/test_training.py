@@ -38,7 +38,7 @@ def _trained(name: str, **options: Any) -> tuple[SequenceModel, list[Update]]:
     torch.manual_seed(0)
     x, y, lengths = _data()
     model = SequenceClassifier(LAYERS[name](), 2).cuda()
-    options = {"updates": 60, "batch_size": 16, "learning_rate": 0.01, "sorted_batches": 3} | options
+    options = {"updates": 60, "batch_size": 16, "learning_rate": 0.01, "bucket_batches": 3} | options
     return model, fit(model, x, y, lengths, **options)
 
 
@@ -54,7 +54,7 @@ def _batch(order: Order, data: Data, update: int) -> Batch:
 
 @every_layer
 def test_training_with_graphs_goes_as_without(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    options: dict[str, Any] = {"schedule": "cosine", "warm_up": 5, "average": 0.9}
+    options: dict[str, Any] = {"schedule": "cosine", "warmup": 5, "average": 0.9}
     _, without = _trained(name, **options)
     _, with_graphs = _trained(name, cuda_graphs=True, **options)
     assert "cannot be captured" not in caplog.text
@@ -76,7 +76,7 @@ def test_dropout_differs_from_replay_to_replay() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(32, 10, 3), torch.randint(2, (32,))
     model = SequenceClassifier(nn.LSTM(3, 32, num_layers=2, dropout=0.5), 2).cuda()
-    options: dict[str, Any] = {"optimiser": torch.optim.SGD, "learning_rate": 1e-12, "batch_size": 32}
+    options: dict[str, Any] = {"optimizer": torch.optim.SGD, "learning_rate": 1e-12, "batch_size": 32}
     log = fit(model, x, y, updates=12, cuda_graphs=True, **options)
     assert len({update.loss for update in log[4:]}) > 4
 
@@ -98,7 +98,7 @@ def test_a_run_that_was_left_goes_on_as_if_nothing_had_happened(tmp_path: Path, 
 
     options: dict[str, Any] = {"cuda_graphs": cuda_graphs, "folder": tmp_path, "checkpoint_every": 10}
     with pytest.raises(Interrupted):
-        _trained("soft", on_update=leave, **options)
+        _trained("soft", callbacks=leave, **options)
     resumed, log = _trained("soft", **options)
     whole, _ = _trained("soft", cuda_graphs=cuda_graphs)
     assert len(log) == 60
@@ -147,7 +147,7 @@ def test_trainings_beside_each_other_go_as_alone(names: tuple[str, ...]) -> None
     """On streams of their own, and stacked where they are LSTMs; each with its own order, noise and dropout."""
     x, y, lengths = (tensor.cuda() for tensor in _data())
     options: dict[str, Any] = {"updates": 60, "batch_size": 16, "learning_rate": 0.01, "cuda_graphs": True}
-    options |= {"sorted_batches": 3, "average": 0.9}
+    options |= {"bucket_batches": 3, "average": 0.9}
 
     def job(number: int) -> Job:
         torch.manual_seed(number)

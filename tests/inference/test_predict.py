@@ -378,7 +378,7 @@ def test_sequences_are_named_by_their_content_unless_ids_say_otherwise() -> None
 
 @pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize("inference", ["soft", "hard"])
-def test_samples_are_kept_when_asked_for_and_are_what_was_summarised(inference: Any, per_step: bool) -> None:
+def test_samples_are_kept_when_asked_for_and_are_what_was_summarized(inference: Any, per_step: bool) -> None:
     model, x = small_gru(), batch_of(2, 5, 2)
     p = predict(model, x, [5, 3], 7, inference=inference, per_step=per_step, keep_samples=True, chunk_size=4)
     assert p.samples is not None
@@ -616,7 +616,7 @@ def test_entropy_is_between_certainty_and_the_uniform_law(n: int, dtype: torch.d
     [
         (STTauLSTM(2, 4, 3), "soft"),
         (STTauGRU(2, 4, 3), "soft"),
-        (STTauGRU(2, 4, 3, mode="straight_through"), "hard"),
+        (STTauGRU(2, 4, 3, mode="hard"), "hard"),
         (STTauGRU(2, 4, 3, mode="exact"), "exact"),
         (STTauLSTM(2, 4, 3, mode="deterministic"), "deterministic"),
         (StateRegularizedLSTM(2, 4, 3), "deterministic"),
@@ -744,7 +744,7 @@ def test_a_regressor_sums_up_its_runs(kind: type[STTauLSTM | STTauGRU], inferenc
     model = bold(SequenceRegressor(kind(2, 4, 3), 2, variance=variance))
     x, lengths, ids = batch_of(3, 5, 2), torch.tensor([5, 3, 1]), torch.tensor([4, 5, 6])
     p = predict(model, x, lengths, 8, 5, inference, ids=ids, keep_samples=True, chunk_size=5)
-    mode = {"soft": "soft", "hard": "straight_through"}[inference]
+    mode = {"soft": "soft", "hard": "hard"}[inference]
     with torch.no_grad():
         runs = [model(x, lengths, noise=Noise.of(ids, 1, 5, run), mode=mode) for run in range(8)]
     means = torch.stack([run.mean for run in runs])

@@ -171,7 +171,7 @@ def test_the_weights_are_one_piece_of_memory_with_all_matrices_first() -> None:
     assert [weight.dim() for weight in drawn] == [2, 2, 2, 2, 1, 1, 1, 1]
 
 
-def test_means_start_around_the_given_centre_and_rho_at_its_value() -> None:
+def test_means_start_around_the_given_center_and_rho_at_its_value() -> None:
     layer = BayesLSTM(50, 100, mean=0.3, rho=-2.0)
     weight = layer.get_parameter("weight_ih_l0")
     assert weight.mean().item() == pytest.approx(0.3, abs=4.5 * 0.1 / math.sqrt(3 * weight.numel()))

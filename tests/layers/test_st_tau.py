@@ -25,7 +25,7 @@ OURS: dict[str, type[FiniteStateRNN]] = {"LSTM": STTauLSTM, "GRU": STTauGRU}
 THEIRS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"LSTM": nn.LSTM, "GRU": nn.GRU}
 
 KIND = pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-SAMPLED: list[LayerMode] = ["soft", "straight_through"]
+SAMPLED: list[LayerMode] = ["soft", "hard"]
 MODE = pytest.mark.parametrize("mode", [*SAMPLED, "deterministic"])
 LAYERED = pytest.mark.parametrize("num_layers", [1, 2])
 BIDIRECTIONAL = pytest.mark.parametrize("bidirectional", [False, True], ids=["", "bidirectional"])
@@ -409,7 +409,7 @@ def test_modes_differ(kind: str) -> None:
 @KIND
 @pytest.mark.parametrize(
     ("limit", "of"),
-    [("straight_through", "soft"), ("argmax", "deterministic")],
+    [("hard", "soft"), ("argmax", "deterministic")],
     ids=["soft", "deterministic"],
 )
 def test_a_tiny_temperature_gives_hard_states(kind: str, limit: str, of: LayerMode) -> None:
@@ -418,8 +418,8 @@ def test_a_tiny_temperature_gives_hard_states(kind: str, limit: str, of: LayerMo
     alpha = layer.transitions(x, noise=some_noise(), mode=of)
     assert_close([alpha.max(-1).values], [torch.ones(BATCH, TIME, dtype=torch.float64)])
     assert_close([output[..., :HIDDEN]], [layer.states[2][alpha.argmax(-1)]])
-    if limit == "straight_through":
-        assert_close([output], [layer(x, noise=some_noise(), mode="straight_through")[0]])
+    if limit == "hard":
+        assert_close([output], [layer(x, noise=some_noise(), mode="hard")[0]])
 
 
 @KIND
@@ -432,7 +432,7 @@ def test_a_huge_temperature_gives_the_mean_of_the_states(kind: str, mode: LayerM
 
 @KIND
 def test_straight_through_returns_rows_of_the_states(kind: str) -> None:
-    layer = some_layer(kind, mode="straight_through")
+    layer = some_layer(kind, mode="hard")
     output = layer(some_inputs())[0]
     equal = (output[:, :, None] == layer.states).all(-1)
     assert (equal.sum(-1) == 1).all()
@@ -667,7 +667,7 @@ def test_a_layers_law_is_the_product_of_its_transition_matrices() -> None:
 
 
 def test_the_exact_law_is_what_hard_sampling_tends_to() -> None:
-    layer, samples = some_layer("GRU", mode="straight_through"), 5000
+    layer, samples = some_layer("GRU", mode="hard"), 5000
     x = some_inputs()
     law = layer.state_distribution(x, LENGTHS)[torch.arange(BATCH), LENGTHS - 1]
     with torch.no_grad():
@@ -746,8 +746,8 @@ def test_a_single_gru_in_one_direction_can_be_exact() -> None:
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
         ({"dropout": -0.1}, r"dropout must be in \[0, 1\), got -0.1"),
         (
-            {"mode": "hard"},
-            "mode must be one of 'soft', 'straight_through', 'exact', 'deterministic', got 'hard'",
+            {"mode": "sampled"},
+            "mode must be one of 'soft', 'hard', 'exact', 'deterministic', got 'sampled'",
         ),
         ({"readout": "logits"}, "readout must be one of 'state', 'cell', got 'logits'"),
         ({"initial": "last"}, "initial must be one of 'zeros', 'first', got 'last'"),
@@ -876,7 +876,7 @@ def test_a_deep_copy_is_equal_and_independent(kind: str) -> None:
 def test_config_holds_every_argument_but_device_and_dtype(kind: str) -> None:
     options: dict[str, Any] = {"input_size": 3, "hidden_size": 4, "num_states": 5, "num_layers": 2, "bias": False}
     options |= {"batch_first": True, "dropout": 0.2, "bidirectional": True, "temperature": 0.3}
-    options |= {"learn_temperature": False, "mode": "straight_through", "readout": "cell", "initial": "first"}
+    options |= {"learn_temperature": False, "mode": "hard", "readout": "cell", "initial": "first"}
     options |= {"peephole": kind == "LSTM"}
     assert OURS[kind](**options).config() == options
     assert {*options, "device", "dtype"} == set(inspect.signature(OURS[kind]).parameters)

@@ -1,4 +1,4 @@
-"""State-regularised layers are ST-τ layers without the noise."""
+"""State-regularized layers are ST-τ layers without the noise."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_two_seeds_make_two_policies_and_leave_the_global_generator_alone() -> N
         (lambda: make_policy("lstm", find_task("cartpole-pomdp")), "reads 2 numbers a step, but cartpole-mdp shows 4"),
         (lambda: make_policy("lstm", find_task("acrobot-pomdp")), "knows 3 actions, but cartpole-mdp has 2"),
         (lambda: make_policy("lstm", TASK, settings={"num_layers": 2}), "one layer"),
-        (lambda: SequenceClassifier(STTauLSTM(4, 8, 2, mode="straight_through"), 2, head="halves"), 'mode="soft"'),
+        (lambda: SequenceClassifier(STTauLSTM(4, 8, 2, mode="hard"), 2, head="halves"), 'mode="soft"'),
         (lambda: make_policy("lstm", TASK).double(), "on the CPU in float32, but this one is torch.float64"),
         (lambda: make_policy("svm", TASK), "no method 'svm'; choose one of lstm"),
     ],

@@ -47,9 +47,9 @@ def make_data() -> tuple[Tensor, Tensor, Tensor]:
 def train(model: SequenceModel, folder: Path | None, **options: Any) -> list[Update]:
     """Train for 40 updates, with everything a run can have."""
     x, y, lengths = make_data()
-    settings: dict[str, Any] = {"updates": 40, "batch_size": 8, "learning_rate": 0.02, "seed": 5, "sorted_batches": 2}
+    settings: dict[str, Any] = {"updates": 40, "batch_size": 8, "learning_rate": 0.02, "seed": 5, "bucket_batches": 2}
     settings |= {"validate_every": 7, "metric": "nll", "checkpoint_every": 2}
-    settings |= {"schedule": "cosine", "warm_up": 3, "average": 0.9}
+    settings |= {"schedule": "cosine", "warmup": 3, "average": 0.9}
     measure = validation(model, x, y, lengths, samples=2)
     return fit(model, x, y, lengths, folder=folder, validate=measure, **settings | options)
 

@@ -10,12 +10,12 @@ from sttau.training.batches import Data, Order, round_up
 numbers = st.integers(1, 30)
 
 
-@given(sequences=numbers, batch_size=numbers, sorted_batches=st.integers(1, 4), seed=st.integers(0, 9))
+@given(sequences=numbers, batch_size=numbers, bucket_batches=st.integers(1, 4), seed=st.integers(0, 9))
 def test_each_time_round_is_a_permutation_in_batches_of_equal_size(
-    sequences: int, batch_size: int, sorted_batches: int, seed: int
+    sequences: int, batch_size: int, bucket_batches: int, seed: int
 ) -> None:
     lengths = torch.arange(sequences) % 7 + 1
-    order = Order(sequences, batch_size, seed, lengths, sorted_batches)
+    order = Order(sequences, batch_size, seed, lengths, bucket_batches)
     count = -(-sequences // batch_size)
     for number in range(3):
         batches = [order.rows(update) for update in range(number * count + 1, (number + 1) * count + 1)]
@@ -40,8 +40,8 @@ def test_the_order_can_be_entered_anywhere_and_follows_from_the_seed() -> None:
 def test_sorting_by_length_leaves_less_padding_and_mixes_short_batches_with_long() -> None:
     lengths = torch.randint(1, 200, (1000,))
 
-    def padding(sorted_batches: int) -> float:
-        order = Order(1000, 10, 0, lengths, sorted_batches)
+    def padding(bucket_batches: int) -> float:
+        order = Order(1000, 10, 0, lengths, bucket_batches)
         batches = [lengths[order.rows(update)] for update in range(1, 101)]
         return sum(float((batch.max() - batch).sum()) for batch in batches) / float(lengths.sum())
 
@@ -53,9 +53,9 @@ def test_sorting_by_length_leaves_less_padding_and_mixes_short_batches_with_long
 
 def test_long_batches_come_at_the_same_places_under_every_seed() -> None:
     lengths = torch.arange(100)
-    one, other = (Order(100, 5, seed, lengths, sorted_batches=20) for seed in (0, 1))
+    one, other = (Order(100, 5, seed, lengths, bucket_batches=20) for seed in (0, 1))
     assert all(torch.equal(one.rows(update), other.rows(update)) for update in range(1, 21))  # all in one pool
-    one, other = (Order(100, 5, seed, lengths, sorted_batches=5) for seed in (0, 1))
+    one, other = (Order(100, 5, seed, lengths, bucket_batches=5) for seed in (0, 1))
     ends = torch.tensor([[int(lengths[order.rows(n)].max()) for n in range(1, 21)] for order in (one, other)])
     assert not torch.equal(*ends)
     assert float(torch.corrcoef(ends.double())[0, 1]) > 0.8

@@ -24,7 +24,7 @@ def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
 LAYERS: dict[str, Callable[[], Layer]] = {
     "lstm": lambda: nn.LSTM(2, 16),
     "soft": lambda: STTauLSTM(2, 16, 4),
-    "straight_through": lambda: STTauGRU(2, 16, 4, mode="straight_through"),
+    "hard": lambda: STTauGRU(2, 16, 4, mode="hard"),
     "exact": lambda: STTauGRU(2, 16, 4, mode="exact"),
     "deterministic": lambda: STTauGRU(2, 16, 4, mode="deterministic"),
 }
@@ -103,7 +103,7 @@ def test_the_log_reports_loss_and_temperature_and_can_end_training() -> None:
         seen.append(update)
         return update.number == 3
 
-    assert fit(model, x, y, lengths, updates=10, on_update=watch) == seen
+    assert fit(model, x, y, lengths, updates=10, callbacks=watch) == seen
     assert [update.number for update in seen] == [1, 2, 3]
     assert seen[-1].of == 10
     assert len(seen[0].temperature) == 2
@@ -156,11 +156,11 @@ def test_a_metric_can_be_made_large() -> None:
     assert torch.equal(_weights(model), kept[1])
 
 
-def test_any_optimiser_can_be_taken() -> None:
+def test_any_optimizer_can_be_taken() -> None:
     x, y, _ = _signs()
     model, oracle = (SequenceClassifier(nn.GRU(2, 4), 2) for _ in range(2))
     oracle.load_state_dict(model.state_dict())
-    fit(model, x, y, updates=1, batch_size=64, learning_rate=0.1, clip_norm=None, optimiser=torch.optim.SGD)
+    fit(model, x, y, updates=1, batch_size=64, learning_rate=0.1, clip_norm=None, optimizer=torch.optim.SGD)
     oracle.loss(x, y).backward()
     for ours, theirs in zip(model.parameters(), oracle.parameters(), strict=True):
         assert theirs.grad is not None
@@ -171,7 +171,7 @@ def test_the_gradient_is_clipped_to_the_norm_given() -> None:
     x, y, _ = _signs()
     model = SequenceClassifier(nn.GRU(2, 4), 2)
     before = _weights(model)
-    options: dict[str, Any] = {"learning_rate": 1.0, "optimiser": torch.optim.SGD}
+    options: dict[str, Any] = {"learning_rate": 1.0, "optimizer": torch.optim.SGD}
     log = fit(model, x, y, updates=1, batch_size=64, clip_norm=1e-3, **options)
     assert log[0].gradient_norm is not None
     assert log[0].gradient_norm > 1e-2
@@ -278,8 +278,8 @@ made: list[Rates] = []
 
 def test_the_learning_rate_rises_and_falls_as_asked_for() -> None:
     x, y, lengths = _signs()
-    options: dict[str, Any] = {"updates": 8, "learning_rate": 0.1, "optimiser": Rates}
-    fit(SequenceClassifier(nn.LSTM(2, 4), 2), x, y, lengths, warm_up=3, **options)
+    options: dict[str, Any] = {"updates": 8, "learning_rate": 0.1, "optimizer": Rates}
+    fit(SequenceClassifier(nn.LSTM(2, 4), 2), x, y, lengths, warmup=3, **options)
     assert made.pop().rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1, 0.1, 0.1])
     fit(SequenceClassifier(nn.LSTM(2, 4), 2), x, y, lengths, schedule="cosine", **options)
     rates = made.pop().rates
@@ -302,7 +302,7 @@ def test_an_average_of_the_weights_is_validated_and_kept_while_training_goes_its
             lengths,
             updates=30,
             learning_rate=0.05,
-            on_update=lambda _: seen.append(_weights(model)),
+            callbacks=lambda _: seen.append(_weights(model)),
             **options,
         )
         return _weights(model), seen
@@ -339,7 +339,7 @@ def test_losses_that_are_read_in_groups_are_the_same(monkeypatch: pytest.MonkeyP
         measure = validation(model, x, y, lengths, samples=1)
         log = fit(
             model, x, y, lengths, updates=33, validate=measure, metric="nll", validate_every=9,
-            on_update=lambda update: told.append(update.number),
+            callbacks=lambda update: told.append(update.number),
         )  # fmt: skip
         return _weights(model), log, told
 
@@ -386,13 +386,13 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"validate_every": 0}, "validate_every must be at least 1"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
-        ({"sorted_batches": 0}, "sorted_batches must be at least 1"),
+        ({"bucket_batches": 0}, "bucket_batches must be at least 1"),
         ({"clip_norm": 0.0}, "clip_norm must be positive, or None"),
         ({"precision": "int8"}, "precision must be one of 'float32', 'bfloat16'"),
         ({"precision": "float16"}, "needs a GPU; on a CPU use 'bfloat16'"),
         ({"goal": "up"}, "goal must be one of 'min', 'max'"),
         ({"schedule": "steep"}, "schedule must be one of 'constant', 'cosine'"),
-        ({"warm_up": -1}, "warm_up must not be negative"),
+        ({"warmup": -1}, "warmup must not be negative"),
         ({"average": 1.0}, r"average must be in \[0, 1\), or None"),
         ({"patience": 3}, "patience and metric need validate"),
         ({"validate": lambda: {"a": 1.0, "b": 2.0}, "validate_every": 1}, "metric must be one of a, b.*got None"),

@@ -40,7 +40,7 @@ def test_a_run_killed_at_any_moment_or_while_it_writes_a_checkpoint_ends_with_th
     for how in ("killed", "killed while writing"):
         for name in ("trained.safetensors", "log.jsonl"):
             assert (tmp_path / how / name).read_bytes() == (tmp_path / "left alone" / name).read_bytes()
-        assert _checksum(tmp_path / how) == _checksum(tmp_path / "left alone")  # optimiser and all
+        assert _checksum(tmp_path / how) == _checksum(tmp_path / "left alone")  # optimizer and all
         assert not list((tmp_path / how).glob(".*"))  # no debris
 
 
@@ -53,7 +53,7 @@ def _checksum(folder: Path) -> str:
 def left(tmp_path: Path) -> Path:
     """A run that was left after 11 updates, with checkpoints after 10 and 11."""
     with pytest.raises(Interrupted):
-        train(make_model("dropout"), tmp_path, on_update=_interrupt_at(11))
+        train(make_model("dropout"), tmp_path, callbacks=_interrupt_at(11))
     assert sorted(path.name for path in tmp_path.glob("checkpoint*")) == [
         "checkpoint-00000010.safetensors",
         "checkpoint-00000011.safetensors",
@@ -94,9 +94,9 @@ def test_ctrl_c_finishes_the_update_and_the_next_run_goes_on_from_there(left: Pa
 def test_ctrl_c_says_where_the_checkpoint_is_and_puts_the_handler_back(tmp_path: Path) -> None:
     usual = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt, match=r"after update 3 of 40.*checkpoint-00000003.*same call goes on"):
-        train(make_model("plain"), tmp_path, on_update=_interrupt_at(3))
+        train(make_model("plain"), tmp_path, callbacks=_interrupt_at(3))
     with pytest.raises(Interrupted, match="no checkpoint: name a folder"):
-        train(make_model("plain"), None, on_update=_interrupt_at(1))
+        train(make_model("plain"), None, callbacks=_interrupt_at(1))
     assert signal.getsignal(signal.SIGINT) is usual
 
 
@@ -130,7 +130,7 @@ def test_with_no_checkpoint_whole_training_starts_anew(left: Path, caplog: pytes
     seen: list[Update] = []
     model = make_model("dropout")
     with caplog.at_level(logging.WARNING), pytest.raises(Interrupted):
-        train(model, left, on_update=[seen.append, _interrupt_at(2)])
+        train(model, left, callbacks=[seen.append, _interrupt_at(2)])
     assert [update.number for update in seen] == [1, 2]
     assert caplog.text.count("is damaged") == 2
     assert len(read_log(left / "log.jsonl")) == 2
@@ -161,7 +161,7 @@ def test_other_settings_are_refused_and_what_differs_is_named(left: Path) -> Non
     options: list[tuple[dict[str, Any], str]] = [
         ({"learning_rate": 0.5}, r"learning_rate was 0\.02, is 0\.5\. Use the same"),
         ({"updates": 50, "seed": 1}, "updates was 40, is 50; seed was 5, is 1"),
-        ({"optimiser": torch.optim.Adagrad}, "optimiser was AdamW"),
+        ({"optimizer": torch.optim.Adagrad}, "optimizer was AdamW"),
         ({"patience": 2}, "patience was None, is 2"),
     ]
     for changed, message in options:
@@ -180,7 +180,7 @@ def test_a_run_that_is_over_is_not_made_again_but_gives_its_best_weights(tmp_pat
     options: dict[str, Any] = {"patience": 1, "learning_rate": 0.3, "average": None, "schedule": "constant"}
     log = train(first, tmp_path, **options)
     assert len(log) < 40  # it ended early
-    assert train(second, tmp_path, on_update=seen.append, **options) == log
+    assert train(second, tmp_path, callbacks=seen.append, **options) == log
     assert not seen
     assert torch.equal(weights(first), weights(second))
 
@@ -194,5 +194,5 @@ def test_diverging_names_update_and_culprits_and_leaves_the_last_good_checkpoint
 
     message = r"loss became nan at update 6 of 40.*are: layer\.bias_hh_l0\. .*checkpoint-00000004"
     with pytest.raises(FloatingPointError, match=message):
-        train(model, tmp_path, on_update=spoil)
+        train(model, tmp_path, callbacks=spoil)
     assert len(train(make_model("plain"), tmp_path)) == 40

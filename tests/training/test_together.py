@@ -63,14 +63,14 @@ def test_each_is_trained_as_if_alone() -> None:
 
 def test_one_that_fails_does_not_stop_the_others() -> None:
     x, y, lengths = _task()
-    options: list[dict[str, Any]] = [{"updates": 3}, {"updates": 0}, {"updates": 3, "colour": "red"}, {"updates": 3}]
+    options: list[dict[str, Any]] = [{"updates": 3}, {"updates": 0}, {"updates": 3, "color": "red"}, {"updates": 3}]
     bad = torch.full_like(x, torch.nan)
     jobs = [Job(_model(0), x, y, lengths, given) for given in options]
     jobs.append(Job(_model(0), bad, y, lengths, {"updates": 3}))
     done = {item.number: item for item in fit_together(jobs)}
     assert [len(done[number].log) for number in range(4)] == [3, 0, 0, 3]
     assert "updates must be at least 1" in str(done[1].error)
-    assert "colour" in str(done[2].error)
+    assert "color" in str(done[2].error)
     assert done[4].error is not None
     with pytest.raises(ValueError, match="at_once must be at least 1"):
         next(fit_together([], at_once=0))
@@ -86,7 +86,7 @@ def test_what_was_interrupted_goes_on_and_ends_as_if_left_alone(tmp_path: Path) 
 
         def options(seed: int) -> dict[str, Any]:
             places = {"folder": folder / str(seed), "checkpoint_every": 5}
-            return {"updates": 20, "seed": seed, "on_update": interrupt if seed else (), **places}
+            return {"updates": 20, "seed": seed, "callbacks": interrupt if seed else (), **places}
 
         jobs = [Job(_model(seed), x, y, lengths, options(seed)) for seed in range(3)]
         return {done.number: done for done in fit_together(jobs)}

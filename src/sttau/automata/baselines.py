@@ -189,7 +189,7 @@ def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) 
 
 
 def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float = 0.05) -> PA:
-    """Learn a PA from labelled strings by ALERGIA, which merges prefixes whose futures look alike. Needs AALpy.
+    """Learn a PA from labeled strings by ALERGIA, which merges prefixes whose futures look alike. Needs AALpy.
 
     ALERGIA learns machines that emit: here a Markov decision process that answers nothing to a symbol and the label to
     an end mark. Between two answers it is deterministic, so the PA it gives has deterministic moves, and all chance is
@@ -249,7 +249,7 @@ class WeightedAutomaton:
 
 
 def learn_spectrally(data: SequenceDataset, rank: int, *, accept: int = 1, basis: int = 4) -> WeightedAutomaton:
-    """Learn acceptance probabilities from labelled strings by a singular value decomposition (Balle et al., 2014).
+    """Learn acceptance probabilities from labeled strings by a singular value decomposition (Balle et al., 2014).
 
     The Hankel matrix holds the share of accepted copies of the string uv, for prefixes u and suffixes v of 1 to
     ``basis`` symbols; all of them must be in the data.

@@ -76,7 +76,7 @@ def _compare_dfas(first: DFA, second: DFA) -> Equivalence:
     """Hopcroft and Karp (1971): states that one string leads to are merged; merged states must answer alike.
 
     Strings are tried in order of length, then of the alphabet. A pair whose states are merged already is passed over:
-    whatever tells the two apart also tells apart two neighbours in the chain of pairs that merged them, which earlier
+    whatever tells the two apart also tells apart two neighbors in the chain of pairs that merged them, which earlier
     strings led to. So the first counter-example found is the first of all.
     """
     _check_symbols(first.input_symbols, second.input_symbols)

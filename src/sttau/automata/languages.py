@@ -207,7 +207,7 @@ def mutations(dfa: DFA, strings: Sequence[str], *, seed: int) -> tuple[list[str]
 def as_dataset(
     strings: Sequence[str], labels: Tensor, alphabet: Iterable[str], *, name: str = "strings", split: str = "train"
 ) -> SequenceDataset:
-    """Return labelled strings as a data set whose sequences begin with the start token ``^``.
+    """Return labeled strings as a data set whose sequences begin with the start token ``^``.
 
     Example:
         >>> strings, labels = balanced_strings(tomita(1), range(5), 10, seed=0)

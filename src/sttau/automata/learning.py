@@ -77,7 +77,7 @@ class LearnedStochastic:
 
 
 class PrefixTree:
-    """Labelled strings as the tree of their prefixes, from which their likelihood is computed exactly.
+    """Labeled strings as the tree of their prefixes, from which their likelihood is computed exactly.
 
     Args:
         data: token sequences that begin with the start token.
@@ -184,9 +184,9 @@ def learn(
     attempts: int = 40,
     goal: float = 1e-4,
     seed: int = 0,
-    on_update: Callable[[int, Update, SequenceClassifier], None] | None = None,
+    callbacks: Callable[[int, Update, SequenceClassifier], None] | None = None,
 ) -> Learned:
-    """Train a GRU-form network on the labelled strings of a regular language until it can be read as an automaton.
+    """Train a GRU-form network on the labeled strings of a regular language until it can be read as an automaton.
 
     Exact training sees the whole training set at every update, as a tree of prefixes. It either falls into place
     within a few hundred updates or not at all, so it starts anew where nothing moves any more. Every second attempt
@@ -201,7 +201,7 @@ def learn(
         num_states: k.
         hidden_size: d.
         embedding_size: numbers a symbol becomes.
-        mode: ``exact``; ``soft`` and ``straight_through`` train on batches of samples.
+        mode: ``exact``; ``soft`` and ``hard`` train on batches of samples.
         head: ``dense``, or ``halves`` (the paper's Algorithm 2).
         batch_size: strings an update; None is all of them, for exact training, and 64 else.
         learning_rate: of Adam.
@@ -209,7 +209,7 @@ def learn(
         attempts: starts, at most. The one with the smallest loss is returned where none reaches the goal.
         goal: training loss, in nats a string, at which training ends.
         seed: all randomness follows from it.
-        on_update: called with the number of the attempt, from 1, the update and the model as it stands.
+        callbacks: called with the number of the attempt, from 1, the update and the model as it stands.
 
     Example:
         >>> from sttau.automata import extract_dfa, tomita
@@ -223,8 +223,8 @@ def learn(
             raise ValueError(f"{name} must be at least 1, got {value}")
     if not goal > 0:
         raise ValueError(f"goal must be positive, got {goal}")
-    if mode not in ("exact", "soft", "straight_through"):
-        raise ValueError(f"mode must be 'exact', 'soft' or 'straight_through', got {mode!r}")
+    if mode not in ("exact", "soft", "hard"):
+        raise ValueError(f"mode must be 'exact', 'soft' or 'hard', got {mode!r}")
     tree = PrefixTree(train)
     if bool((tree.counts > 0).all(-1).any()):
         raise ValueError("train has strings with several labels; a stochastic language is learned by learn_stochastic")
@@ -235,8 +235,8 @@ def learn(
         )
 
         def watch(update: Update, number: int = attempt + 1, model: SequenceClassifier = model) -> None:
-            if on_update is not None:
-                on_update(number, update, model)
+            if callbacks is not None:
+                callbacks(number, update, model)
 
         if mode == "exact" and batch_size is None:
             log = _descend(model, tree, updates, learning_rate, goal, attempt % 2 == 1, watch)
@@ -270,7 +270,7 @@ def learn_stochastic(
     iterations: int = 1000,
     attempts: int = 5,
     seed: int = 0,
-    on_update: Callable[[Update, SequenceClassifier], None] | None = None,
+    callbacks: Callable[[Update, SequenceClassifier], None] | None = None,
 ) -> LearnedStochastic:
     """Train a GRU-form network on strings whose labels are drawn, by maximum likelihood of the exact law.
 
@@ -295,7 +295,7 @@ def learn_stochastic(
         attempts: starts for each number of different states. The two most likely after Adam are followed to the top,
             and the better of these counts.
         seed: all randomness follows from it.
-        on_update: called with the update and the model as it stands.
+        callbacks: called with the update and the model as it stands.
 
     Example:
         >>> from sttau.data import load
@@ -320,7 +320,7 @@ def learn_stochastic(
         for attempt, group in product(range(attempts), _groupings(num_states, size, head)):
             own = derive_seed(seed, "start", size, attempt)
             model = _network(train, num_states, hidden_size, embedding_size, "exact", head, own)
-            watch = None if on_update is None else partial(_report, on_update, model)
+            watch = None if callbacks is None else partial(_report, callbacks, model)
             starts.append((*_approach(model, tree, group, learning_rate, updates, watch), model, group))
         starts = sorted(starts, key=lambda start: start[0])[:_FOLLOWED]
         tops = [(_climb(model, tree, group, iterations), log, model) for _, log, model, group in starts]
@@ -375,12 +375,12 @@ def _approach(
 ) -> tuple[float, list[Update]]:
     """Adam on all lengths alike: the loss on the strings as they are, and the log."""
     even = tree.evenly()
-    optimiser = torch.optim.Adam(model.parameters(), learning_rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, total_steps=updates)
+    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=updates)
     log = []
     with _tied(model, group):
         for number in range(1, updates + 1):
-            log.append(_step(model, even, optimiser, tree.depth, number, updates)[1])
+            log.append(_step(model, even, optimizer, tree.depth, number, updates)[1])
             schedule.step()
             if watch is not None:
                 watch(log[-1])
@@ -413,8 +413,8 @@ def _climb(model: SequenceClassifier, tree: PrefixTree, group: Tensor, iteration
         return float(exactly.loss(model))
 
 
-def _report(on_update: Callable[[Update, SequenceClassifier], None], model: SequenceClassifier, update: Update) -> None:
-    on_update(update, model)
+def _report(callbacks: Callable[[Update, SequenceClassifier], None], model: SequenceClassifier, update: Update) -> None:
+    callbacks(update, model)
 
 
 def _descend(
@@ -427,12 +427,12 @@ def _descend(
     watch: Callable[[Update], None],
 ) -> list[Update]:
     """One attempt on the whole tree, or on its top that grows."""
-    optimiser = torch.optim.Adam(model.parameters(), learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
     depth = min(_FIRST_LENGTH, tree.depth) if grows else tree.depth
     lowest, stale = math.inf, 0
     log: list[Update] = []
     for number in range(1, updates + 1):
-        loss, update = _step(model, tree, optimiser, depth, number, updates)
+        loss, update = _step(model, tree, optimizer, depth, number, updates)
         log.append(update)
         watch(update)
         if depth < tree.depth and loss < _GROWS_BELOW:
@@ -451,16 +451,16 @@ def _descend(
 def _step(
     model: SequenceClassifier,
     tree: PrefixTree,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     depth: int,
     number: int,
     of: int,
 ) -> tuple[float, Update]:
     loss = tree.loss(model, depth)
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), 1.0))
-    optimiser.step()
+    optimizer.step()
     value = float(loss.detach())
     return value, Update(number, of, value, (float(model.finite_state_layer.temperature.detach()),), gradient_norm=norm)
 
@@ -493,7 +493,7 @@ def _fit(
         batch_size=batch_size,
         learning_rate=learning_rate,
         seed=seed,
-        on_update=enough,
+        callbacks=enough,
     )
 
 

@@ -137,7 +137,7 @@ def sample_crps(samples: Any, targets: Any, fair: bool = True) -> float:
     runs = len(x)
     if fair and runs < 2:
         raise ValueError("the fair score needs at least 2 runs; draw more, or pass fair=False")
-    x = (x - y).sort(dim=0).values  # centred, so that large targets cost no accuracy
+    x = (x - y).sort(dim=0).values  # centered, so that large targets cost no accuracy
     weight = (2 * torch.arange(1, runs + 1, dtype=torch.float64, device=x.device) - runs - 1)[:, None, None]
     pairs = 2 * (weight * x).sum(0)  # Σ_ij |x_i - x_j|
     return float((x.abs().mean(0) - pairs / (2 * runs * (runs - 1 if fair else runs))).mean())

@@ -37,7 +37,7 @@ def randomization_test(
     rounds: int = 9999,
     seed: int = 0,
 ) -> Comparison:
-    """Approximate randomisation test (Noreen, 1989), the paper's test (§4.2, p ≤ 0.005).
+    """Approximate randomization test (Noreen, 1989), the paper's test (§4.2, p ≤ 0.005).
 
     If the methods do not differ, which of the two answers came from which is a coin toss. So the answers of every
     prediction are exchanged with probability one half, many times, and p is the share of differences at least as large

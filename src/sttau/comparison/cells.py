@@ -103,7 +103,7 @@ def train_cell(
             validate=_validation(model, splits.validation, samples),
             metric="nll",
             folder=folder,
-            on_update=watchers,
+            callbacks=watchers,
             **training,
         )
         took = time.perf_counter() - began

@@ -2,7 +2,7 @@
 
 A measure is a function of weighted rows, one row a test example. With weights of 1 it is the value; with the counts of
 a bootstrap resample, that of the resample; and on the rows of two methods below each other, with 1 for one of the two
-and 0 for the other, that of a round of the randomisation test. So thousands of rounds are a few operations on matrices.
+and 0 for the other, that of a round of the randomization test. So thousands of rounds are a few operations on matrices.
 The values are those of ``sttau.calibration`` and ``sttau.ood``, and with the same seed the intervals and p-values too.
 """
 
@@ -261,7 +261,7 @@ def intervals(
 
 
 def p_values(ours: Sequence[Rows], theirs: Sequence[Rows], examples: int, rounds: int, seed: int) -> dict[str, float]:
-    """Approximate randomisation test of two methods, for each measure with a goal.
+    """Approximate randomization test of two methods, for each measure with a goal.
 
     In every round the answers to each example are exchanged, those of all seeds together, with probability one half.
     """

@@ -30,7 +30,7 @@ TRAINING: dict[str, Any] = {
     "validate_every": 50,
     "patience": 10,
 }
-_OWN = ("seed", "validate", "metric", "goal", "folder", "on_update")  # arguments of fit that compare sets itself
+_OWN = ("seed", "validate", "metric", "goal", "folder", "callbacks")  # arguments of fit that compare sets itself
 
 
 def compare(
@@ -55,9 +55,9 @@ def compare(
 ) -> Comparison:
     """Train several methods the same way on the same data, and say which is better, and how sure that is.
 
-    Every method is trained under every seed with the same number of updates, batches, optimiser and early stopping on
+    Every method is trained under every seed with the same number of updates, batches, optimizer and early stopping on
     the negative log-likelihood of the validation data. Test data is only looked at in the end. A value is the mean over
-    seeds. Its interval is a bootstrap over test examples and its p-value that of an approximate randomisation test
+    seeds. Its interval is a bootstrap over test examples and its p-value that of an approximate randomization test
     against the reference: both say how things would be with other test data, for the networks that were trained; the
     spread over seeds says how they vary with training.
 
@@ -81,11 +81,11 @@ def compare(
         device: where; the GPU if there is one.
         level: of the intervals.
         resamples: of the bootstrap.
-        rounds: of the randomisation test.
+        rounds: of the randomization test.
         progress: show a bar for each network that is trained, where there is a terminal.
         on_network: is told which network is at work.
         training: arguments of ``training.fit`` in place of ``TRAINING``: ``updates``, ``batch_size``,
-            ``learning_rate``, ``validate_every``, ``patience``, ``optimiser``, ``precision``, ….
+            ``learning_rate``, ``validate_every``, ``patience``, ``optimizer``, ``precision``, ….
 
     Example:
         >>> comparison = compare(["lstm", "st-tau"], "digits", seeds=1, hidden_size=8, updates=20, rounds=99)

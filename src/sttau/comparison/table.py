@@ -32,7 +32,7 @@ class Comparison:
         level: of the intervals.
         rows: one for each method and metric: ``value`` (mean over seeds), ``spread`` (standard deviation over seeds),
             ``low`` and ``high`` (bootstrap over test examples), ``difference`` from the reference, ``p`` of the
-            randomisation test against it, ``p_adjusted`` for testing several methods (Holm), and ``mark``.
+            randomization test against it, ``p_adjusted`` for testing several methods (Holm), and ``mark``.
         results: one for each network, as they are kept in files.
         models: the trained networks of each method, one a seed.
     """
@@ -76,7 +76,7 @@ class Comparison:
         seeds = max(row["seeds"] for row in self.rows)
         text = (
             f"{self.data}: mean over {seeds} seed{'s' * (seeds > 1)} [{100 * self.level:g} % bootstrap interval over "
-            f"test examples]. ▲ better, ▼ worse than {self.reference}: once p ≤ 0.05, twice p ≤ 0.005 (randomisation "
+            f"test examples]. ▲ better, ▼ worse than {self.reference}: once p ≤ 0.05, twice p ≤ 0.005 (randomization "
             "test, Holm's correction)."
         )
         if "ece" in self.metrics:

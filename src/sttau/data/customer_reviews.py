@@ -39,7 +39,7 @@ def read_products(path: Path) -> Content:
 SOURCE = Source(
     name="customer_reviews",
     title="Customer reviews, sentences (CR)",
-    licence="none stated for the sentences; the five-product collection they extend is CC BY 4.0",
+    license="none stated for the sentences; the five-product collection they extend is CC BY 4.0",
     citation="M. Hu, B. Liu, Mining and Summarizing Customer Reviews, KDD 2004",
     homepage="https://www.cs.uic.edu/~liub/FBS/sentiment-analysis.html",
     sizes={"test": 500},
@@ -60,7 +60,7 @@ SOURCE = Source(
 PRODUCTS = Source(
     name="product_reviews",
     title="Customer reviews of five products, annotated sentences",
-    licence="CC BY 4.0, as stated by their distribution (© 2004 Bing Liu)",
+    license="CC BY 4.0, as stated by their distribution (© 2004 Bing Liu)",
     citation=SOURCE.citation,
     homepage=SOURCE.homepage,
     sizes={"test": 500},

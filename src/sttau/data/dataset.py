@@ -1,4 +1,4 @@
-"""The one form in which all data travels: a set of labelled sequences."""
+"""The one form in which all data travels: a set of labeled sequences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Described(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class SequenceDataset:
-    """Labelled sequences of one split, padded to a common length.
+    """Labeled sequences of one split, padded to a common length.
 
     Attributes:
         name: of the data set.
@@ -37,7 +37,7 @@ class SequenceDataset:
         labels: (sequences,) class numbers; or real numbers, to be predicted by a ``SequenceRegressor``. A label that is
             not known, in a file read for prediction, is -1 or NaN.
         class_names: one for each class; none where labels are real numbers.
-        provenance: where the data comes from, its licence, whom to cite, and how the split was made.
+        provenance: where the data comes from, its license, whom to cite, and how the split was made.
         vocabulary: the token of each id, for token data.
         feature_names: one for each feature, where they have names.
         ids: what each sequence is called where it comes from, such as record and sample of a heartbeat.

@@ -167,7 +167,7 @@ _FIRST_TEST_ROWS = "3dd6303fab26117791a020c794ee89138dfbd73f3f33a219e91cbc721765
 PUBLISHED = Source(
     name="bih",
     title="ECG Heartbeat Categorization Dataset: beats of the MIT-BIH Arrhythmia Database",
-    licence="MIT-BIH: Open Data Commons Attribution License v1.0; none stated for the cut beats",
+    license="MIT-BIH: Open Data Commons Attribution License v1.0; none stated for the cut beats",
     citation="M. Kachuee, S. Fazeli, M. Sarrafzadeh, ECG Heartbeat Classification: A Deep Transferable "
     f"Representation, IEEE ICHI 2018; {_CITE_MITDB}",
     homepage="https://www.kaggle.com/datasets/shayanfazeli/heartbeat",
@@ -186,7 +186,7 @@ PUBLISHED = Source(
 INTER_PATIENT = Source(
     name="bih_inter_patient",
     title="MIT-BIH Arrhythmia Database 1.0.0, beats split by patient",
-    licence="Open Data Commons Attribution License v1.0",
+    license="Open Data Commons Attribution License v1.0",
     citation=f"{_CITE_MITDB}; split: P. de Chazal, M. O'Dwyer, R. B. Reilly, Automatic classification of heartbeats "
     "using ECG morphology and heartbeat interval features, IEEE Trans. Biomed. Eng. 51(7):1196-1206, 2004",
     homepage="https://physionet.org/content/mitdb/1.0.0/",

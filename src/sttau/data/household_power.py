@@ -113,7 +113,7 @@ def _minutes(year: Array, month: Array, day: Array) -> Array:
 SOURCE = Source(
     name="household_power",
     title="Individual household electric power consumption",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="G. Hebrail, A. Berard, Individual Household Electric Power Consumption, UCI Machine Learning Repository, "
     "2012, doi:10.24432/C58K54",
     homepage="https://archive.ics.uci.edu/dataset/235/individual+household+electric+power+consumption",

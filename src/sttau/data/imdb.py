@@ -64,7 +64,7 @@ def _in_order(rows: list[tuple[bool, bool, int, int, str]]) -> Content:
 SOURCE = Source(
     name="imdb",
     title="Large Movie Review Dataset v1.0",
-    licence="none stated; the authors ask to be cited",
+    license="none stated; the authors ask to be cited",
     citation="A. L. Maas, R. E. Daly, P. T. Pham, D. Huang, A. Y. Ng, C. Potts, Learning Word Vectors for Sentiment "
     "Analysis, ACL 2011",
     homepage="https://ai.stanford.edu/~amaas/data/sentiment/",

@@ -38,7 +38,7 @@ def read_documents(path: Path) -> Content:
 SENTENCES = Source(
     name="movie_reviews",
     title="Sentence polarity dataset v1.0: snippets of film reviews",
-    licence=_LICENCE,
+    license=_LICENCE,
     citation="B. Pang, L. Lee, Seeing Stars: Exploiting Class Relationships for Sentiment Categorization with Respect "
     "to Rating Scales, ACL 2005",
     homepage=_HOMEPAGE,
@@ -54,7 +54,7 @@ SENTENCES = Source(
 DOCUMENTS = Source(
     name="movie_review_documents",
     title="Polarity dataset v2.0: whole film reviews",
-    licence=_LICENCE,
+    license=_LICENCE,
     citation="B. Pang, L. Lee, A Sentimental Education: Sentiment Analysis Using Subjectivity Summarization Based on "
     "Minimum Cuts, ACL 2004; B. Pang, L. Lee, S. Vaithyanathan, Thumbs up?, EMNLP 2002",
     homepage=_HOMEPAGE,

@@ -72,7 +72,7 @@ class Source:
     Attributes:
         name: of the data set.
         title: as its publisher calls it.
-        licence: terms of use, or that none are stated.
+        license: terms of use, or that none are stated.
         citation: whom to cite.
         homepage: where people read about it.
         sizes: sequences in each split.
@@ -84,7 +84,7 @@ class Source:
 
     name: str
     title: str
-    licence: str
+    license: str
     citation: str
     sizes: dict[str, int]
     homepage: str = ""
@@ -96,7 +96,7 @@ class Source:
     def provenance(self, how: str) -> str:
         """Title, terms and citation in one string, with how the split was made."""
         where = f" ({self.homepage})" if self.homepage else ""
-        return f"{self.title}{where}. {how}. Licence: {self.licence}. Cite: {self.citation}"
+        return f"{self.title}{where}. {how}. License: {self.license}. Cite: {self.citation}"
 
 
 def data_folders() -> list[Path]:

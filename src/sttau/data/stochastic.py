@@ -78,14 +78,14 @@ def describe_stochastic(number: int) -> Source:
     return Source(
         name=f"stochastic{number}",
         title=f"Stochastic language {number}: {grammar.description}",
-        licence="generated, free",
+        license="generated, free",
         citation="defined in sttau; sizes after C. Wang, C. Lawrence, M. Niepert, ICLR 2021",
         sizes=sizes,
     )
 
 
 def load_stochastic(number: int, split: str) -> SequenceDataset:
-    """Return strings of a stochastic language, ten copies of each, every copy labelled by a draw of its own.
+    """Return strings of a stochastic language, ten copies of each, every copy labeled by a draw of its own.
 
     Training strings are all those with 1 to 9 symbols (language 1) or 1 to 10 (language 2). Of the 1,022 strings of
     language 1 the paper has 1,017, and does not say which; ours lack five of the longest. Validation strings are one

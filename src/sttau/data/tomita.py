@@ -103,7 +103,7 @@ def describe_tomita(number: int) -> Source:
     return Source(
         name=f"tomita{number}",
         title=f"Tomita grammar {number}, {grammar.description}",
-        licence="generated, free",
+        license="generated, free",
         citation="M. Tomita, Dynamic construction of finite-state automata from examples using hill-climbing, 1982",
         sizes=sizes,
     )

@@ -259,7 +259,7 @@ def _plan(problem: Problem, projected: Tensor) -> tuple[Plan, list[list[Group]]]
         temperature=float(problem.temperature),
         lstm=lstm,
         noisy=problem.mode != "deterministic",
-        hard=problem.mode == "straight_through",
+        hard=problem.mode == "hard",
         reverse=problem.reverse,
         every=problem.read == "all",
         final=problem.read == "last",
@@ -334,7 +334,7 @@ def _tensor(array: Array) -> Tensor:
 
 
 def _empty(like: Array, *shape: int) -> Array:
-    """Uninitialised memory. PyTorch's begins at a cache line, as fast loads want it."""
+    """Uninitialized memory. PyTorch's begins at a cache line, as fast loads want it."""
     return torch.empty(shape, dtype=torch.float32 if like.itemsize == 4 else torch.float64).numpy()
 
 

@@ -2,7 +2,7 @@
 
 LLVM vectorises simple loops by itself, but gives up where a loop touches many arrays that might overlap, and at every
 call of exp. Here a ``Vector`` is written down, so the code is vector code on every machine and its rounding does not
-depend on what an optimiser saw. In float32 the elementary functions are polynomials without branches, good to about two
+depend on what an optimizer saw. In float32 the elementary functions are polynomials without branches, good to about two
 units in the last place; in float64 they are those of the C library.
 """
 

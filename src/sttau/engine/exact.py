@@ -10,7 +10,7 @@ so a sequence drives a Markov chain over the states, and the law of the last sta
 
 The first step starts from h_0 itself, which therefore need not be one of the states. All A_t are computed at once and
 multiplied by a blocked scan of about 2·√T serial steps. Products of stochastic matrices are stochastic; their rows are
-normalised after each product, so rounding does not accumulate however long the sequence.
+normalized after each product, so rounding does not accumulate however long the sequence.
 
 This is the readable form, in plain PyTorch; on a GPU the kernels of :mod:`sttau.engine.exact_triton` do the same.
 """

@@ -6,7 +6,7 @@ What the backward pass keeps is A alone; it makes the gates again.
 
 The scan: a sequence is cut into blocks. The product of each block is made first, in parallel; a program then comes to
 its own block by multiplying a law (or a gradient message) with the products of the blocks before (or after) it, and
-walks through it. Rows are normalised on the way, so that rounding does not accumulate.
+walks through it. Rows are normalized on the way, so that rounding does not accumulate.
 
 Nothing is added up with atomics: results are the same from run to run. Numbers are float32; matrix products split them
 in two TF32 numbers, which keeps about 21 bits.
@@ -446,7 +446,7 @@ def _scan_backward(
         message += tl.load(slopes + (t + 1) * K, mask=i < K, other=0.0)
         tl.store(to + t * (K * K), tl.zeros([KP, KP], tl.float32), mask=on)
     held = tl.load(reached + end * K, mask=i < tl.where(valid < end, K, 0), other=0.0)
-    message -= tl.sum(message * held, 0)  # the gradient of the normalisation, here of a law that is only held
+    message -= tl.sum(message * held, 0)  # the gradient of the normalization, here of a law that is only held
     for number in range(begin, valid):
         t = begin + valid - 1 - number
         matrix = _load_matrix(source + t * (K * K), number < valid, K, KP)

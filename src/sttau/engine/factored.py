@@ -383,7 +383,7 @@ def _(  # type: ignore[no-untyped-def]
         new(time, rows, k),
         x.new_empty({"none": 0, "last": 1, "all": time}[read], rows, d),
         new(rows if cell == "lstm" else 0, d),
-        new(time if keep and mode == "straight_through" else 0, rows, k),
+        new(time if keep and mode == "hard" else 0, rows, k),
         new(time if keep and cell == "lstm" else 0, rows, d),
         new(_engine(engine).projected_shape(problem, keep)),
     )

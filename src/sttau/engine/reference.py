@@ -22,7 +22,7 @@ from sttau.engine.noise import Noise
 from sttau.padding import clear_padding, valid_steps
 
 Cell = Literal["lstm", "gru"]
-Mode = Literal["soft", "straight_through", "deterministic"]
+Mode = Literal["soft", "hard", "deterministic"]
 Readout = Literal["state", "cell"]
 Steps = Literal["all", "last"]
 
@@ -80,7 +80,7 @@ def run(
         noise: names the draws, one entry a row; not needed when ``mode`` is deterministic. The number of rows is a
             multiple of ``batch``: row r reads sequence r mod batch, so that Monte-Carlo samples share the projected
             input.
-        mode: ``soft``, ``straight_through`` (hard forward, soft gradient) or ``deterministic`` (no noise).
+        mode: ``soft``, ``hard`` (hard forward, soft gradient) or ``deterministic`` (no noise).
         readout: ``state`` returns h_t as output, ``cell`` returns u_t.
         lengths: (batch,) number of valid steps; None when all steps are valid.
         reverse: read from a sequence's last valid step to its first.
@@ -197,12 +197,12 @@ def transition(logits: Tensor, temperature: Tensor, gumbel: Tensor | None, mode:
         >>> logits = torch.tensor([[2.0, 0.0]])
         >>> transition(logits, torch.tensor(2.0), None, "deterministic")
         tensor([[0.7311, 0.2689]])
-        >>> transition(logits, torch.tensor(2.0), torch.tensor([[0.0, 3.0]]), "straight_through")
+        >>> transition(logits, torch.tensor(2.0), torch.tensor([[0.0, 3.0]]), "hard")
         tensor([[0., 1.]])
     """
     perturbed = logits if gumbel is None else logits + gumbel
     soft = (perturbed / temperature).softmax(dim=-1)
-    if mode != "straight_through":
+    if mode != "hard":
         return soft
     hard = F.one_hot(perturbed.argmax(dim=-1), logits.shape[-1]).to(soft.dtype)
     return hard + (soft - soft.detach())  # the value is exactly hard, the gradient is that of soft

@@ -1,6 +1,6 @@
 """The factored recurrence on a GPU, in Triton; the kernels are in ``triton_kernels.py``.
 
-Rows do not interact, so a program owns one, or several, there is no synchronisation between programs, and one launch
+Rows do not interact, so a program owns one, or several, there is no synchronization between programs, and one launch
 does many steps. The length is worked through in pieces of time, so that the wide buffers (projected input, gradients of
 the gates) never exist for the whole length; what is kept for the backward pass is α and, for an LSTM, its memory.
 Everything that is not serial (projections, sums over time of outer products) is a matrix product. Nothing is added up
@@ -46,7 +46,7 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
         "K": k,
         "D": block,
         "GRU": problem.cell == "gru",
-        "HARD": problem.mode == "straight_through",
+        "HARD": problem.mode == "hard",
         "REVERSE": problem.reverse,
         "READ": ("none", "last", "all").index(problem.read),
         "PEEPHOLE": problem.peephole is not None,
@@ -112,7 +112,7 @@ def forward(problem: Problem, keep: bool) -> Results:
     new = problem.states.new_empty
     alpha = new(time, rows, k)
     output = problem.x.new_empty({"none": 0, "last": 1, "all": time}[problem.read], rows, d)
-    soft = new(time if keep and problem.mode == "straight_through" else 0, rows, k)
+    soft = new(time if keep and problem.mode == "hard" else 0, rows, k)
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})

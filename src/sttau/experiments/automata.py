@@ -331,7 +331,7 @@ def _mode(grammar: int, seed: int, mode: str, updates: int) -> dict[str, float]:
     """One attempt with a number of updates, under one of the ways of training."""
     train = load(f"tomita{grammar}", "train")
     began = time.perf_counter()
-    law, _, batches = mode.partition(",")
+    law, _, batches = mode.replace("straight_through", "hard").partition(",")
     learned = learn(
         train,
         mode=law,  # type: ignore[arg-type]
@@ -390,7 +390,7 @@ def watch_training(grammar: int = 3, updates: int = 3000, every: int = 50, seed:
         goal=1e-9,
         learning_rate=0.01,
         seed=seed,
-        on_update=watch,
+        callbacks=watch,
     )
     return (first or taken[-2:])[0], taken[-1]
 

@@ -142,7 +142,7 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             seed=seed + attempt,
-            on_update=watch,
+            callbacks=watch,
         )
         if good >= 20:
             break
@@ -208,7 +208,7 @@ def learn_digits(
         learning_rate=settings.learning_rate,
         seed=seed,
         validate=lambda: negative_log_likelihood(*_all_answers(read(validation, 5), validation)),
-        on_update=lambda update: progress(title, update.number, update.of),
+        callbacks=lambda update: progress(title, update.number, update.of),
     )
     inside, outside = read(test, settings.samples), read(foreign, settings.samples)
     answers, labels = _all_answers(inside, test)

@@ -126,7 +126,7 @@ def _continue(model: SequenceModel, x: Tensor, known: Tensor, noise: Noise, step
     """(runs, batch, steps, outputs): one path for each row of the noise."""
     runs, mode = len(noise.sequence) // len(x), choose_mode(model, "auto")
     if mode == "exact":
-        mode = "straight_through"  # of the law that exact inference sums up, one path at a time
+        mode = "hard"  # of the law that exact inference sums up, one path at a time
     draws = torch.special.ndtri(replace(noise, layer=_OWN).uniform(0, steps, outputs, torch.float64)).to(x)
     window, known = x.repeat(runs, 1, 1), known.repeat(runs, 1, 1)
     path = []

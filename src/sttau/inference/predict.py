@@ -20,13 +20,13 @@ Inference = Literal["auto", "soft", "hard", "exact", "deterministic", "sampled"]
 
 _MODES: dict[str, LayerMode] = {
     "soft": "soft",
-    "hard": "straight_through",
+    "hard": "hard",
     "exact": "exact",
     "deterministic": "deterministic",
     "sampled": "sampled",
 }
 #: Laws under which two runs differ.
-DRAWN: tuple[LayerMode, ...] = ("soft", "straight_through", "sampled")
+DRAWN: tuple[LayerMode, ...] = ("soft", "hard", "sampled")
 _NAMES = {mode: name for name, mode in _MODES.items()}
 _CHUNK_NUMBERS = 1 << 25  # about how many numbers a chunk may hold, at least
 _RUN_BY_RUN = ("samples", "sample_variance")  # fields with an axis of runs

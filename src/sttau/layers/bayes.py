@@ -31,7 +31,7 @@ class BayesLSTM(PlainStochasticLSTM):
         batch_first: whether the batch stands before time in input and output.
         dropout: between layers, in training, as in ``nn.LSTM``.
         bidirectional: also read from the end; the two halves are concatenated.
-        mean: the centre of μ at the start: each μ is drawn uniformly from ``mean`` ± 1/√d, as a weight of ``nn.LSTM``
+        mean: the center of μ at the start: each μ is drawn uniformly from ``mean`` ± 1/√d, as a weight of ``nn.LSTM``
             from 0 ± 1/√d. (The paper gives "μ = 0.01" and "μ = 0" without saying more.)
         rho: ρ at the start, for every weight; -3 is σ = 0.049.
         prior_scale: s of the prior N(0, s²) on every weight.

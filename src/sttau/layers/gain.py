@@ -13,7 +13,7 @@ from sttau.layers.st_tau import FiniteStateRNN
 def set_gain(layer: FiniteStateRNN, gain: float) -> None:
     """Let h_t begin as ``gain`` times u_t, projected on the span of the states (docs/mathematics.md, §7).
 
-    States are centred and made as long as that needs. As a layer is made, with states of length 2, its mixture passes
+    States are centered and made as long as that needs. As a layer is made, with states of length 2, its mixture passes
     on 4 / (k τ) of u_t: next to nothing with many states or a large τ, so that the gates, and a head that reads h_t,
     learn little of what came before. With the gain held, τ says how linear the map is, and how little noise comes with
     it: for a large τ a layer begins as an LSTM whose recurrence has rank k - 1.
@@ -38,6 +38,6 @@ def set_gain(layer: FiniteStateRNN, gain: float) -> None:
     directions = min(layer.num_states - 1, layer.hidden_size)
     every = [value for name, value in layer.named_parameters() if name.startswith("states_")]
     for states, temperature in zip(every, layer.temperature.reshape(-1), strict=True):
-        centred = states - states.mean(0)
-        now = centred.square().sum() / (directions * layer.num_states * temperature)
-        states.copy_(centred * (gain / now).sqrt())
+        centered = states - states.mean(0)
+        now = centered.square().sum() / (directions * layer.num_states * temperature)
+        states.copy_(centered * (gain / now).sqrt())

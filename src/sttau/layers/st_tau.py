@@ -28,7 +28,7 @@ class FiniteStateRNN(StochasticRNN):
     ``log_temperature_l0`` beside them, so weights of a plain layer load into an ST-τ layer with ``strict=False``.
     """
 
-    modes: ClassVar[tuple[LayerMode, ...]] = ("soft", "straight_through", "exact", "deterministic")
+    modes: ClassVar[tuple[LayerMode, ...]] = ("soft", "hard", "exact", "deterministic")
     cell: ClassVar[Cell]
     _gates: ClassVar[int]
 
@@ -322,7 +322,7 @@ class FiniteStateRNN(StochasticRNN):
         if reason is not None:
             raise ValueError(
                 f"exact inference is not available for this {type(self).__name__}: {reason}. "
-                'Use Monte Carlo: inference="soft" or "hard" (mode="soft" or "straight_through").'
+                'Use Monte Carlo: inference="soft" or "hard" (mode="soft" or "hard").'
             )
 
     def transition_matrices(self, inputs: Tensor) -> Tensor:
@@ -404,8 +404,8 @@ class STTauLSTM(FiniteStateRNN, StochasticLSTM):
         bidirectional: also read from the end; the two halves are concatenated.
         temperature: initial τ.
         learn_temperature: whether τ is trained.
-        mode: ``soft`` (the paper's), ``straight_through`` (hard states, soft gradient) or ``deterministic`` (no
-            noise, a state-regularised RNN). Sampling goes on in eval mode: it is the model.
+        mode: ``soft`` (the paper's), ``hard`` (hard states, soft gradient) or ``deterministic`` (no
+            noise, a state-regularized RNN). Sampling goes on in eval mode: it is the model.
         readout: ``state`` returns h_t, a mixture of states; ``cell`` returns u_t, what the cell computed.
         initial: h_0, ``zeros`` or the ``first`` state.
         peephole: let the gates see the memory.

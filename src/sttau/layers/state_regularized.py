@@ -1,4 +1,4 @@
-"""State-regularised RNNs (Wang & Niepert, 2019): the deterministic relatives of ST-τ, with no noise and a fixed τ."""
+"""State-regularized RNNs (Wang & Niepert, 2019): the deterministic relatives of ST-τ, with no noise and a fixed τ."""
 
 from __future__ import annotations
 

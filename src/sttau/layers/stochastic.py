@@ -17,7 +17,7 @@ from sttau.engine import Noise, Steps, stacked
 from sttau.padding import clear_padding
 
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")  # of a layer and direction, as nn.LSTM names them
-LayerMode = Literal["soft", "straight_through", "exact", "deterministic", "sampled"]
+LayerMode = Literal["soft", "hard", "exact", "deterministic", "sampled"]
 
 
 def beside(directions: list[Tensor]) -> Tensor:

@@ -70,7 +70,7 @@ def draw_automaton(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
-    colour: str = BLUE,
+    color: str = BLUE,
 ) -> None:
     """Draw a DFA or a PA. Double circles accept; where only a part of the runs is accepted, so much is filled.
 
@@ -81,7 +81,7 @@ def draw_automaton(
         probabilities: of a DFA's edges (state, symbol), written behind the symbol.
         variances: of a DFA's edges likewise, or of a PA's, (symbols, k, k).
         smallest: a PA's edges less probable than this are left out.
-        colour: of the states.
+        color: of the states.
     """
     shown = picture(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
     layout = _arrange(shown, smallest)
@@ -106,12 +106,12 @@ def draw_automaton(
         axes.text(x, y, arrow.label, ha="center", va="center", fontsize=font, zorder=6, bbox=box, linespacing=1.05)
     for state, (x, y) in enumerate(layout.places):
         output = shown.output[state]
-        axes.add_patch(Circle((x, y), _RADIUS, facecolor="white", edgecolor=colour, linewidth=1.6, zorder=3))
+        axes.add_patch(Circle((x, y), _RADIUS, facecolor="white", edgecolor=color, linewidth=1.6, zorder=3))
         text = str(state)
         if output > 0.995:
-            axes.add_patch(Circle((x, y), _RADIUS * 0.8, fill=False, edgecolor=colour, linewidth=1.2, zorder=4))
+            axes.add_patch(Circle((x, y), _RADIUS * 0.8, fill=False, edgecolor=color, linewidth=1.2, zorder=4))
         elif output >= 0.005:
-            wedge = Wedge((x, y), _RADIUS * 0.92, 90 - 360 * output, 90, facecolor=colour, alpha=0.25, zorder=4)
+            wedge = Wedge((x, y), _RADIUS * 0.92, 90 - 360 * output, 90, facecolor=color, alpha=0.25, zorder=4)
             axes.add_patch(wedge)
             text += f"\n{output:.2f}"
         size = font if "\n" not in text else 0.8 * font
@@ -132,7 +132,7 @@ def drawing(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
-    colour: str = BLUE,
+    color: str = BLUE,
 ) -> Figure:
     """Return a figure of an automaton, as large as it needs; arguments are those of :func:`draw_automaton`.
 
@@ -154,7 +154,7 @@ def drawing(
             probabilities=probabilities,
             variances=variances,
             smallest=smallest,
-            colour=colour,
+            color=color,
         )
     return figure
 
@@ -238,7 +238,7 @@ def _size(labels: Sequence[str]) -> tuple[str, tuple[float, float]]:
 
 
 def _spacing(shown: Picture) -> float:
-    """Between the middles of neighbours, so that a label fits between them."""
+    """Between the middles of neighbors, so that a label fits between them."""
     widths = [_size(labels)[1][0] for (i, j), labels in shown.edges.items() if i != j]
     return max(1.6, 2 * _RADIUS + 0.5 + max(widths, default=0.0))
 
@@ -366,7 +366,7 @@ def _trimmed(control: Points) -> Points:
     return np.stack([blossom(low, low), blossom(low, high), blossom(high, high)])
 
 
-def _loop(centre: Points, state: int, labels: Sequence[str], taken: list[float], outward: Points) -> _Arrow:
+def _loop(center: Points, state: int, labels: Sequence[str], taken: list[float], outward: Points) -> _Arrow:
     """An arrow from a state to itself, where there is most room between the other arrows."""
     candidates = np.linspace(-math.pi, math.pi, 24, endpoint=False) + math.pi / 2
     wish = math.atan2(outward[1], outward[0]) if np.linalg.norm(outward) > 1e-9 else math.pi / 2
@@ -379,7 +379,7 @@ def _loop(centre: Points, state: int, labels: Sequence[str], taken: list[float],
     text, size = _size(labels)
     turns = angle + np.array([-0.45, -0.42, 0.42, 0.45])
     reach = np.array([_RADIUS, _LOOP, _LOOP, _RADIUS])
-    points = centre + reach[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    points = center + reach[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
     return _Arrow(points, (state, state), text, size)
 
 

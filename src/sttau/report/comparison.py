@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sttau.experiments.results import Result
-from sttau.report.style import GRID, INK, METHOD_COLOURS, METHOD_NAMES, MUTED
+from sttau.report.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED
 
 _COLUMNS = 4
 
@@ -45,20 +45,20 @@ def comparison_figure(
         for row in rows:
             if row["metric"] != metric:
                 continue
-            place, colour = methods.index(row["method"]), METHOD_COLOURS.get(_plain(row["method"]), INK)
+            place, color = methods.index(row["method"]), METHOD_COLORS.get(_plain(row["method"]), INK)
             if row["low"] is not None:
                 axes.plot(
                     [row["low"], row["high"]],
                     [place] * 2,
-                    color=colour,
+                    color=color,
                     linewidth=5,
                     alpha=0.35,
                     solid_capstyle="butt",
                     zorder=2,
                 )
             seeds = [r.metrics[metric] for r in results if r.method == row["method"] and metric in r.metrics]
-            axes.scatter(seeds, [place] * len(seeds), s=9, color=colour, alpha=0.6, linewidths=0, zorder=3)
-            axes.scatter([row["value"]], [place], s=42, color=colour, edgecolors="white", linewidths=0.8, zorder=4)
+            axes.scatter(seeds, [place] * len(seeds), s=9, color=color, alpha=0.6, linewidths=0, zorder=3)
+            axes.scatter([row["value"]], [place], s=42, color=color, edgecolors="white", linewidths=0.8, zorder=4)
             axes.annotate(
                 row["mark"],
                 (row["value"], place),

@@ -12,7 +12,7 @@ from sttau.calibration import ReliabilityCurve
 from sttau.experiments.quickstart import AutomatonRun, Quickstart
 from sttau.inference import Prediction
 from sttau.report.automaton import draw_automaton
-from sttau.report.style import BLUE, GREEN, INK, METHOD_COLOURS, METHOD_NAMES, MUTED, ORANGE, RED
+from sttau.report.style import BLUE, GREEN, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, RED
 from sttau.training import Update
 
 
@@ -20,14 +20,14 @@ def automaton_figure(run: AutomatonRun) -> Figure:
     """Draw the true automaton and the extracted one side by side."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    draw_automaton(left, run.truth, "The truth", colour=MUTED)
+    draw_automaton(left, run.truth, "The truth", color=MUTED)
     verdict = "proved equal" if run.equivalence else f"differs on “{run.equivalence.counterexample}”"
     title, probabilities = f"Read out of the network: {verdict}", run.extracted.probabilities
     draw_automaton(right, run.extracted.dfa, title, probabilities=probabilities)
     return figure
 
 
-def reliability_axes(axes: Axes, curve: ReliabilityCurve, title: str, colour: str) -> None:
+def reliability_axes(axes: Axes, curve: ReliabilityCurve, title: str, color: str) -> None:
     """Draw accuracy against confidence; bars are dim where few predictions fall into a bin, which the number tells."""
     width = float(curve.edges[1] - curve.edges[0])
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
@@ -36,7 +36,7 @@ def reliability_axes(axes: Axes, curve: ReliabilityCurve, title: str, colour: st
             continue
         middle = float(curve.edges[n]) + width / 2
         confidence, accuracy = float(curve.confidence[n]), float(curve.accuracy[n])
-        axes.bar(middle, accuracy, width * 0.92, color=colour, alpha=0.5 if count >= 10 else 0.2, zorder=2)
+        axes.bar(middle, accuracy, width * 0.92, color=color, alpha=0.5 if count >= 10 else 0.2, zorder=2)
         axes.plot([middle - width * 0.46, middle + width * 0.46], [confidence] * 2, color=RED, linewidth=2, zorder=3)
         axes.text(middle, 0.015, _short(count), ha="center", va="bottom", fontsize=8, color=INK, zorder=4)
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy", title=title)
@@ -55,7 +55,7 @@ def reliability_figure(quickstart: Quickstart) -> Figure:
     for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
         metrics = run.result.metrics
         title = f"{METHOD_NAMES[run.method]}: ECE {metrics['ece']:.2f} %, MCE {metrics['mce']:.1f} %"
-        reliability_axes(axes, run.curve, title, METHOD_COLOURS[run.method])
+        reliability_axes(axes, run.curve, title, METHOD_COLORS[run.method])
     return figure
 
 
@@ -74,10 +74,10 @@ def reading_figure(quickstart: Quickstart) -> Figure:
 
     probability, deviation = reading.mean[row], reading.variance[row].sqrt()
     rivals = [digit for digit in probability.amax(0).argsort(descending=True).tolist() if digit != label]
-    for digit, colour in zip([label, *rivals], (BLUE, ORANGE, GREEN), strict=False):
+    for digit, color in zip([label, *rivals], (BLUE, ORANGE, GREEN), strict=False):
         middle, spread = probability[:, digit].numpy(), deviation[:, digit].numpy()
-        classes.plot(steps, middle, color=colour, marker="o", markersize=3.5, label=f"“{digit}”")
-        classes.fill_between(steps, middle - spread, middle + spread, color=colour, alpha=0.18, linewidth=0)
+        classes.plot(steps, middle, color=color, marker="o", markersize=3.5, label=f"“{digit}”")
+        classes.fill_between(steps, middle - spread, middle + spread, color=color, alpha=0.18, linewidth=0)
     classes.set(ylim=(-0.03, 1.03), xlabel="rows read", ylabel="probability", title="what it believes")
     classes.legend(frameon=False, fontsize=9)
 
@@ -99,12 +99,12 @@ def foreign_figure(quickstart: Quickstart) -> Figure:
     figure = Figure(figsize=(4.6 * len(first), 3.2), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
         edges = torch.linspace(0, 3, 31).numpy()
-        for values, colour, label in (
-            (run.reading.total[:, -1], METHOD_COLOURS[run.method], "familiar digits"),
+        for values, color, label in (
+            (run.reading.total[:, -1], METHOD_COLORS[run.method], "familiar digits"),
             (run.foreign.total[:, -1], RED, f"never seen: {foreign}"),
         ):
             weights = torch.full_like(values, 1 / len(values)).numpy()
-            axes.hist(values.numpy(), edges, weights=weights, color=colour, alpha=0.6, label=label)
+            axes.hist(values.numpy(), edges, weights=weights, color=color, alpha=0.6, label=label)
         title = f"{METHOD_NAMES[run.method]}: AUROC {run.result.metrics['auroc']:.1f} %"
         axes.set(xlabel="total uncertainty (bits)", ylabel="share of digits", yscale="log", title=title)
         axes.legend(frameon=False, fontsize=9)
@@ -144,8 +144,8 @@ def learning_figure(log: Sequence[Update]) -> Figure:
         axes.plot(*zip(*points, strict=True), color=ORANGE, marker="o", markersize=3.5)
         axes.set(title=f"validation: {name}", xlabel="update")
     if layers:
-        for layer, colour in zip(range(layers), (GREEN, BLUE, ORANGE, RED, MUTED, INK) * layers, strict=False):
-            others[-1].plot(numbers, [update.temperature[layer] for update in log], color=colour, label=f"τ {layer}")
+        for layer, color in zip(range(layers), (GREEN, BLUE, ORANGE, RED, MUTED, INK) * layers, strict=False):
+            others[-1].plot(numbers, [update.temperature[layer] for update in log], color=color, label=f"τ {layer}")
         others[-1].set(title="temperature τ", xlabel="update")
         if layers > 1:
             others[-1].legend(frameon=False, fontsize=9)

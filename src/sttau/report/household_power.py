@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from sttau.experiments.household_power import AHEAD, BINS, EXPERIMENT, name_of
 from sttau.experiments.results import Result, read_results
 from sttau.report.speed import markdown_table
-from sttau.report.style import GRID, INK, METHOD_COLOURS, METHOD_NAMES, MUTED, look
+from sttau.report.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED, look
 
 #: Lines of ``hours.jsonl``: the first test hours of one cell, and its PIT histogram.
 Hours = dict[str, Any]
@@ -140,8 +140,8 @@ def read_shown(path: Path) -> list[Hours]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def _colour(name: str) -> str:
-    return METHOD_COLOURS.get(name.partition(",")[0], INK)
+def _color(name: str) -> str:
+    return METHOD_COLORS.get(name.partition(",")[0], INK)
 
 
 def errors_figure(hours: Iterable[Hours]) -> Figure:
@@ -165,8 +165,8 @@ def errors_figure(hours: Iterable[Hours]) -> Figure:
             pairs = list(zip(middle, doubt, strict=False))
             low = [max(error**0.5 - deviation, 0.0) ** 2 for error, deviation in pairs]
             high = [(error**0.5 + deviation) ** 2 for error, deviation in pairs]
-            axes.fill_between(x, low, high, color=_colour(name), alpha=0.35, linewidth=0)
-            axes.plot(x, middle, color=_colour(name), linewidth=1.0)
+            axes.fill_between(x, low, high, color=_color(name), alpha=0.35, linewidth=0)
+            axes.plot(x, middle, color=_color(name), linewidth=1.0)
             axes.set_title(f"{title_of(name)}: mean {mean(middle):.3f}", fontsize=9)
             axes.grid(axis="y", color=GRID, linewidth=0.8)
             axes.set_axisbelow(True)
@@ -183,12 +183,12 @@ def bands_figure(hours: Iterable[Hours], setting: str = "day", names: Sequence[s
         figure = Figure(figsize=(9, 2.1 * len(chosen) + 0.5), layout="constrained")
         panels = figure.subplots(len(chosen), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, name in zip(panels, chosen, strict=True):
-            line, colour = lines[name], _colour(name)
+            line, color = lines[name], _color(name)
             bands = {share: values[: 24 * _DAYS] for share, values in line["bands"].items()}
             x = range(len(bands["50"]))
-            axes.fill_between(x, bands["2.5"], bands["97.5"], color=colour, alpha=0.18, linewidth=0, label="95 %")
-            axes.fill_between(x, bands["25"], bands["75"], color=colour, alpha=0.35, linewidth=0, label="50 %")
-            axes.plot(x, bands["50"], color=colour, linewidth=1.3, label="median")
+            axes.fill_between(x, bands["2.5"], bands["97.5"], color=color, alpha=0.18, linewidth=0, label="95 %")
+            axes.fill_between(x, bands["25"], bands["75"], color=color, alpha=0.35, linewidth=0, label="50 %")
+            axes.plot(x, bands["50"], color=color, linewidth=1.3, label="median")
             axes.plot(x, line["power"][: 24 * _DAYS], ".", color=INK, markersize=4, label="measured")
             axes.set_title(title_of(name), fontsize=10)
             axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -221,7 +221,7 @@ def pit_figure(hours: Iterable[Hours], settings: Sequence[str] = ("hour", "day")
                     continue
                 density = [mean(values) for values in zip(*runs, strict=True)]
                 places = [(place + 0.5) / BINS for place in range(BINS)]
-                axes.bar(places, density, width=1 / BINS, color=_colour(name), alpha=0.7)
+                axes.bar(places, density, width=1 / BINS, color=_color(name), alpha=0.7)
                 axes.axhline(1, color=INK, linewidth=0.9, linestyle="--")
                 axes.set_title(title_of(name).replace(", ", ",\n"), fontsize=8)
                 axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])

@@ -19,10 +19,10 @@ from sttau.experiments.results import Result
 from sttau.ood import risk_coverage_curve
 from sttau.report.figures import reliability_axes
 from sttau.report.paper_tables import cells_of, read_predictions, title_of, values_of
-from sttau.report.style import BLUE, GREEN, GRID, INK, METHOD_COLOURS, MUTED, ORANGE, PURPLE, RED, look
+from sttau.report.style import BLUE, GREEN, GRID, INK, METHOD_COLORS, MUTED, ORANGE, PURPLE, RED, look
 
-#: Shades for what METHOD_COLOURS has no colour of its own for.
-COLOURS = METHOD_COLOURS | {
+#: Shades for what METHOD_COLORS has no color of its own for.
+COLORS = METHOD_COLORS | {
     "lstm-best": INK,
     "bayes-tuned": "#e07a7a",
     "dropout-tuned": "#f0b45a",
@@ -65,7 +65,7 @@ def reliability_figure(data: str, networks: Sequence[str], predictions: Path) ->
             p, labels = arrays["probabilities"], arrays["labels"]
             ece, mce = (100 * calibration_error(p, labels, norm=norm) for norm in ("expected", "maximum"))
             title = f"{title_of(network, data)}\nECE {ece:.2f} %, MCE {mce:.1f} %"
-            reliability_axes(axes, reliability_curve(p, labels), title, _colour(network))
+            reliability_axes(axes, reliability_curve(p, labels), title, _color(network))
             axes.set_xlim(0.5 if p.shape[1] == 2 else 0, 1)
             axes.set_aspect("auto")
             axes.xaxis.set_major_formatter(_plain)
@@ -107,12 +107,12 @@ def sweep_figure(
             for axes, (key, title) in zip(panels, metrics.items(), strict=True):
                 swept = [cell.metrics.get(f"sweep_{rate}_{key}", np.nan) for rate in rates]
                 label = title_of(asked, data)
-                axes.plot([float(r) for r in rates], swept, color=_colour(asked), marker="o", markersize=4, label=label)
+                axes.plot([float(r) for r in rates], swept, color=_color(asked), marker="o", markersize=4, label=label)
                 for name in beside:
                     found = values_of(cells_of(results, data, name), key)
                     if found:
                         style: dict[str, Any] = {"linewidth": 1.5, "label": title_of(name, data)}
-                        axes.axhline(float(np.mean(found)), color=_colour(name), linestyle="--", **style)
+                        axes.axhline(float(np.mean(found)), color=_color(name), linestyle="--", **style)
                 axes.set_title(f"{DATA[data]}: {title}" if axes is panels[0] else title)
                 _logarithmic(axes)
                 _gridded(axes)
@@ -152,7 +152,7 @@ def temperature_figure(networks: Mapping[str, Sequence[str]], predictions: Path)
         for axes, (data, found) in zip(figure.subplots(1, len(traces), squeeze=False)[0], traces.items(), strict=True):
             for name, trace in found.items():
                 style = "--" if name.endswith("best") else "-"
-                axes.plot(*trace.T, style, color=_colour(name), linewidth=1.8, label=title_of(name, data))
+                axes.plot(*trace.T, style, color=_color(name), linewidth=1.8, label=title_of(name, data))
             axes.axhline(1, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set(xlabel="update", ylabel="τ")
             _logarithmic(axes)
@@ -191,7 +191,7 @@ def ablation_figure(
         grid = figure.subplots(2, width, squeeze=False, sharex=True)
         sizes = sorted({k for names in networks.values() for k in names})
         for axes, (key, title) in zip(grid.flat, columns.items(), strict=False):
-            for (kind, names), colour, shift in zip(networks.items(), (BLUE, ORANGE), (-0.04, 0.04), strict=False):
+            for (kind, names), color, shift in zip(networks.items(), (BLUE, ORANGE), (-0.04, 0.04), strict=False):
                 points = [
                     (sizes.index(k) + shift, cell.metrics[key], cell.metrics.get(f"{key}_std", 0.0))
                     for k, name in sorted(names.items())
@@ -200,7 +200,7 @@ def ablation_figure(
                 ]
                 if points:
                     x, y, spread = zip(*points, strict=True)
-                    axes.errorbar(x, y, spread, color=colour, marker="o", markersize=5, capsize=3, label=f"τ {kind}")
+                    axes.errorbar(x, y, spread, color=color, marker="o", markersize=5, capsize=3, label=f"τ {kind}")
                 others = [
                     (sizes.index(k) + shift, cell.metrics[key])
                     for k, name in names.items()
@@ -208,7 +208,7 @@ def ablation_figure(
                     if cell.seed and key in cell.metrics
                 ]
                 if others:
-                    axes.scatter(*zip(*others, strict=True), s=22, facecolors="none", edgecolors=colour, alpha=0.6)
+                    axes.scatter(*zip(*others, strict=True), s=22, facecolors="none", edgecolors=color, alpha=0.6)
             axes.set_title(title)
             axes.set_xticks(range(len(sizes)), [str(k) for k in sizes])
             _gridded(axes)
@@ -248,8 +248,8 @@ def heartbeat_figure(networks: Sequence[str], predictions: Path, traces: Traces)
                     panels[0, n].set(yticks=[], ylabel="ECG" if n == 0 else "")
                     if trace is not None:
                         panels[0, n].plot(np.arange(1, len(trace) + 1), trace, color=INK, linewidth=1.2)
-                for number, colour in enumerate((BLUE, ORANGE, RED, PURPLE, GREEN)):
-                    _believed(panels[-1, n], arrays["reading"][:, n, :, number], colour, CLASS_NAMES[number])
+                for number, color in enumerate((BLUE, ORANGE, RED, PURPLE, GREEN)):
+                    _believed(panels[-1, n], arrays["reading"][:, n, :, number], color, CLASS_NAMES[number])
                 panels[-1, n].set_ylim(-0.03, 1.03)
         for axes in grid[-1]:
             axes.set_xlabel("points read")
@@ -268,7 +268,7 @@ def sentence_figure(networks: Sequence[str], predictions: Path) -> Figure | None
         figure = Figure(figsize=(max(7.0, width), 2.7 * len(texts)), layout="constrained")
         for n, (axes, words) in enumerate(zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True)):
             for name, arrays in found.items():
-                _believed(axes, arrays["reading"][:, n, : len(words), 1], _colour(name), title_of(name, "imdb"), "o")
+                _believed(axes, arrays["reading"][:, n, : len(words), 1], _color(name), title_of(name, "imdb"), "o")
             axes.axhline(0.5, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set_xticks(range(1, len(words) + 1), words, rotation=40, ha="right", rotation_mode="anchor", color=INK)
             axes.set(ylim=(-0.03, 1.03), xlim=(0.5, len(words) + 0.5), ylabel="p(positive)")
@@ -299,10 +299,10 @@ def tradeoff_figure(
                 if not found:
                     continue
                 points = np.array([(metrics[x.key], metrics[y.key]) for metrics in found])
-                axes.scatter(*points.T, s=12, color=_colour(name), alpha=0.5, linewidths=0, zorder=2)
+                axes.scatter(*points.T, s=12, color=_color(name), alpha=0.5, linewidths=0, zorder=2)
                 mean = points.mean(0)
                 mark, size, above = _MARKS.get(name, ("o", 75, 3))
-                look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _colour(name), "edgecolors": "white"}
+                look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _color(name), "edgecolors": "white"}
                 axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=above, **look_of)
             axes.set(xlabel=x.title, ylabel=y.title, ylim=(0, None))
             axes.set_title(DATA[data])
@@ -327,7 +327,7 @@ def risk_coverage_figure(data: str, networks: Sequence[str], predictions: Path) 
             label = f"{title_of(name, data)}: AURC {100 * curve.area:.2f} %"
             style = "--" if name == "lstm-best" else "-"
             coverage, risk = 100 * curve.coverage.numpy(), 100 * curve.risk.numpy()
-            axes.plot(coverage, risk, style, color=_colour(name), linewidth=1.5, label=label)
+            axes.plot(coverage, risk, style, color=_color(name), linewidth=1.5, label=label)
             shown.append((coverage, risk))
         worst = max(risk[-1] for _, risk in shown)
         notable = [coverage[risk > 0.1 * worst] for coverage, risk in shown]
@@ -350,16 +350,16 @@ def _asked(data: str, networks: Sequence[str], predictions: Path) -> dict[str, d
     return {name: arrays for name, arrays in found.items() if arrays}
 
 
-def _colour(network: str) -> str:
-    return COLOURS.get(network, INK)
+def _color(network: str) -> str:
+    return COLORS.get(network, INK)
 
 
-def _believed(axes: Axes, samples: NDArray[Any], colour: str, label: str, marker: str = "") -> None:
+def _believed(axes: Axes, samples: NDArray[Any], color: str, label: str, marker: str = "") -> None:
     """Mean over (samples, time), and a band that holds the middle 80 %."""
     steps = np.arange(1, samples.shape[1] + 1)
     low, high = np.quantile(samples, [0.1, 0.9], axis=0)
-    axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(steps, samples.mean(0), color=colour, linewidth=1.5, marker=marker or None, markersize=3.5, label=label)
+    axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.plot(steps, samples.mean(0), color=color, linewidth=1.5, marker=marker or None, markersize=3.5, label=label)
 
 
 def _logarithmic(axes: Axes) -> None:

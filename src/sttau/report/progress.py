@@ -11,7 +11,7 @@ from sttau.training import Update
 class RichProgress:
     """A bar with the time that is left, and the last loss, validation and τ. Nothing where the output is no terminal.
 
-    Hand it to ``fit`` as ``on_update``.
+    Hand it to ``fit`` as ``callbacks``.
 
     Args:
         title: what is being trained.

@@ -37,7 +37,7 @@ from sttau.files import write_atomically
 from sttau.models import FixedLabels, SequenceClassifier
 from sttau.report.automaton import save_drawing, write_automaton
 from sttau.report.speed import markdown_table
-from sttau.report.style import BLUE, INK, METHOD_COLOURS, METHOD_NAMES, MUTED, ORANGE, look
+from sttau.report.style import BLUE, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, look
 from sttau.rl import Environments, Episodes, Settings, Task, find_task, make_policy, play, train
 
 CARTPOLE = ("setting", "method", "area", "last 100", "reached 45", "episodes to 45", "steps to 45")
@@ -200,7 +200,7 @@ def curves_figure(results: Sequence[Result]) -> Figure:
                 found = select(results, data=task, choice=choice, method=method)
                 if found:
                     episodes, rewards = _curve(found, "episodes"), _curve(found, "reward")
-                    _band(axes, episodes[0], rewards, METHOD_COLOURS[method], METHOD_NAMES[method])
+                    _band(axes, episodes[0], rewards, METHOD_COLORS[method], METHOD_NAMES[method])
             axes.set_title(setting_name(task, choice))
             axes.set_ylim(0, 51)
         for axes in grid[1]:
@@ -216,16 +216,16 @@ def temperature_figure(results: Sequence[Result]) -> Figure:
     with look():
         figure = Figure(figsize=(11, 3.8), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
-        for (task, choice), colour in zip(SETTINGS, (BLUE, "#7fa8d6", ORANGE, "#f0b769"), strict=True):
+        for (task, choice), color in zip(SETTINGS, (BLUE, "#7fa8d6", ORANGE, "#f0b769"), strict=True):
             found = select(results, data=task, choice=choice, method="st-tau")
             if not found:
                 continue
             name, episodes = setting_name(task, choice), _curve(found, "episodes")[0]
-            _band(left, episodes, _curve(found, "temperature"), colour, name)
-            _band(middle, episodes, _curve(found, "entropy"), colour, name)
+            _band(left, episodes, _curve(found, "temperature"), color, name)
+            _band(middle, episodes, _curve(found, "entropy"), color, name)
             for result in found:
                 curves = result.settings["curves"]
-                right.plot(curves["temperature"], curves["entropy"], color=colour, alpha=0.25, linewidth=0.8)
+                right.plot(curves["temperature"], curves["entropy"], color=color, alpha=0.25, linewidth=0.8)
         plain = select(results, data="cartpole-mdp", choice="sampling", method="lstm")
         if plain:
             _band(middle, _curve(plain, "episodes")[0], _curve(plain, "entropy"), INK, "LSTM, MDP, sampling")
@@ -245,11 +245,11 @@ def _curve(results: Sequence[Result], name: str) -> NDArray[np.float64]:
     return np.array([result.settings["curves"][name] for result in results])
 
 
-def _band(axes: Any, x: NDArray[np.float64], runs: NDArray[np.float64], colour: str, name: str) -> None:
+def _band(axes: Any, x: NDArray[np.float64], runs: NDArray[np.float64], color: str, name: str) -> None:
     """A mean over seeds and its 95% interval at every point."""
     estimates = np.array([bootstrap([point.tolist()], draws=500) for point in runs.T])
-    axes.plot(x, estimates[:, 0], color=colour, label=name)
-    axes.fill_between(x, estimates[:, 1], estimates[:, 2], color=colour, alpha=0.18, linewidth=0)
+    axes.plot(x, estimates[:, 0], color=color, label=name)
+    axes.fill_between(x, estimates[:, 1], estimates[:, 2], color=color, alpha=0.18, linewidth=0)
 
 
 # -- watching ----------------------------------------------------------------------------------------------------------

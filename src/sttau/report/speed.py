@@ -169,13 +169,13 @@ def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
     figure = Figure(figsize=(9, 0.9 + 0.75 * len(comparisons)), layout="constrained")
     axes = figure.subplots()
     for row, comparison in enumerate(comparisons):
-        for number, (task, colour, label) in enumerate(tasks):
+        for number, (task, color, label) in enumerate(tasks):
             value = comparison.faster(task)
             if value is None:
                 continue
             height = 0.8 / len(tasks)
             place = row + (number - (len(tasks) - 1) / 2) * height
-            axes.barh(place, value, 0.92 * height, color=colour, label=label if row == 0 else None, zorder=2)
+            axes.barh(place, value, 0.92 * height, color=color, label=label if row == 0 else None, zorder=2)
             axes.text(value * 1.03, place, f"{value:.1f}×", va="center", fontsize=8, color=INK)
     axes.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=3)
     axes.set_xscale("log")

@@ -17,7 +17,7 @@ GREEN = "#2f855a"
 RED = "#c53030"
 PURPLE = "#6b46c1"
 
-METHOD_COLOURS = {
+METHOD_COLORS = {
     "lstm": MUTED,
     "gru": INK,
     "ensemble": GREEN,
@@ -32,7 +32,7 @@ METHOD_NAMES = {
     "ensemble": "deep ensemble",
     "bayes": "Bayes LSTM",
     "dropout": "variational dropout",
-    "state-regularized": "state-regularised",
+    "state-regularized": "state-regularized",
     "st-tau": "ST-τ LSTM",
 }
 

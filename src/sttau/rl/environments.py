@@ -104,7 +104,7 @@ class Step(NamedTuple):
 
 
 class Environments:
-    """Copies of a task's environment side by side, on Gymnasium's vectorised code where there is some.
+    """Copies of a task's environment side by side, on Gymnasium's vectorized code where there is some.
 
     A copy whose episode has ended is begun anew by its next step; whoever plays stops reading it there.
 

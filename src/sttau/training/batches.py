@@ -30,8 +30,8 @@ class Order:
         sequences: how many there are.
         batch_size: rows a batch; the last of a round may be smaller.
         seed: all of the order follows from it.
-        lengths: (sequences,), needed for ``sorted_batches``.
-        sorted_batches: how many batches are sorted by length together, so that sequences of like length meet and
+        lengths: (sequences,), needed for ``bucket_batches``.
+        bucket_batches: how many batches are sorted by length together, so that sequences of like length meet and
             little is padding. 1 leaves batches wholly random; the more, the less random they are.
 
     Example:
@@ -43,11 +43,11 @@ class Order:
     """
 
     def __init__(
-        self, sequences: int, batch_size: int, seed: int, lengths: Tensor | None = None, sorted_batches: int = 1
+        self, sequences: int, batch_size: int, seed: int, lengths: Tensor | None = None, bucket_batches: int = 1
     ) -> None:
         self.sequences, self.batch_size, self.seed = sequences, batch_size, seed
         self.lengths = None if lengths is None else lengths.cpu()
-        self.sorted_batches = sorted_batches
+        self.bucket_batches = bucket_batches
         self.batches = -(-sequences // batch_size)  # a round
         self._round, self._batches = -1, [torch.empty(0)]
 
@@ -70,10 +70,10 @@ class Order:
         """
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", number))
         rows = torch.randperm(self.sequences, generator=generator)
-        if self.lengths is None or self.sorted_batches == 1:
+        if self.lengths is None or self.bucket_batches == 1:
             return list(rows.split(self.batch_size))
         batches: list[Tensor] = []
-        for pool in rows.split(self.batch_size * self.sorted_batches):
+        for pool in rows.split(self.batch_size * self.bucket_batches):
             batches += pool[self.lengths[pool].argsort(stable=True)].split(self.batch_size)
         generator.manual_seed(derive_seed(0, "places", number))
         return [batches[place] for place in torch.randperm(len(batches), generator=generator).tolist()]

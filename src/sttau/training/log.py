@@ -81,7 +81,7 @@ def _line(update: Update) -> bytes:
 
 
 class TensorBoard:
-    """Writes loss, validation and τ for TensorBoard; hand it to ``fit`` as ``on_update``. Needs ``sttau[tensorboard]``.
+    """Writes loss, validation and τ for TensorBoard; hand it to ``fit`` as ``callbacks``. Needs ``sttau[tensorboard]``.
 
     A run that is resumed hides what it had written beyond its checkpoint.
 

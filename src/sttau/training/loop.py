@@ -37,13 +37,13 @@ def fit(
     batch_size: int = 64,
     learning_rate: float = 1e-3,
     weight_decay: float = 0.0,
-    optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
     schedule: Schedule = "constant",
-    warm_up: int = 0,
+    warmup: int = 0,
     average: float | None = None,
     clip_norm: float | None = 1.0,
     seed: int = 0,
-    sorted_batches: int = 1,
+    bucket_batches: int = 1,
     precision: Precision = "float32",
     cuda_graphs: bool = False,
     validate: Callable[[], float | Mapping[str, float]] | None = None,
@@ -53,7 +53,7 @@ def fit(
     patience: int | None = None,
     folder: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
-    on_update: Watcher | Iterable[Watcher] = (),
+    callbacks: Watcher | Iterable[Watcher] = (),
 ) -> list[Update]:
     """Train a model in place on random batches.
 
@@ -68,19 +68,19 @@ def fit(
         lengths: (sequences,) valid steps.
         updates: how many batches to train on, at most.
         batch_size: sequences a batch, over all processes.
-        learning_rate: handed to the optimiser as ``lr``.
-        weight_decay: handed to the optimiser for all weights, log τ too, which it draws to 0; AdamW's is decoupled.
-        optimiser: of ``torch.optim``, or like ``functools.partial(torch.optim.SGD, momentum=0.9)``.
+        learning_rate: handed to the optimizer as ``lr``.
+        weight_decay: handed to the optimizer for all weights, log τ too, which it draws to 0; AdamW's is decoupled.
+        optimizer: of ``torch.optim``, or like ``functools.partial(torch.optim.SGD, momentum=0.9)``.
         schedule: of the learning rate: ``cosine`` lets it fall to 0 along half a wave, over all ``updates``.
-        warm_up: over so many updates the learning rate rises to its value.
+        warmup: over so many updates the learning rate rises to its value.
         average: validate, and end, with an exponential moving average of the weights, of which so large a part stays at
             every update (0.999 is a common choice); None for the weights themselves.
         clip_norm: largest norm of the gradient, for each member of an ensemble; None for no limit.
         seed: of batch order, noise and dropout.
-        sorted_batches: how many batches are sorted by length together, so that little is padding; 1 for none.
+        bucket_batches: how many batches are sorted by length together, so that little is padding; 1 for none.
         precision: ``bfloat16`` or ``float16`` for mixed precision; weights stay as they are.
         cuda_graphs: on a GPU, capture a whole update for each shape of batch, and replay it from then on. It has no
-            effect with several processes, ``float16`` or an optimiser without the option ``capturable``.
+            effect with several processes, ``float16`` or an optimizer without the option ``capturable``.
         validate: returns a number to watch, or several by name; see :func:`sttau.inference.validation`. The weights
             for which it was best are put back at the end.
         validate_every: how many updates lie between two calls of ``validate``.
@@ -89,7 +89,7 @@ def fit(
         patience: training ends after so many validations in a row without a new best; None for never.
         folder: for checkpoints and the log, ``log.jsonl``. A run that finds its own checkpoint there goes on from it.
         checkpoint_every: how many updates lie between two checkpoints; as many as between validations by default.
-        on_update: told of every update, by the first process only; training ends early if any returns True. On a GPU
+        callbacks: told of every update, by the first process only; training ends early if any returns True. On a GPU
             updates are told in groups, because asking it for a loss makes it wait.
 
     Returns:
@@ -138,7 +138,7 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
     checkpoint_every = given["checkpoint_every"]
     if checkpoint_every is not None and checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
-    watchers = given["on_update"]
+    watchers = given["callbacks"]
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
@@ -149,7 +149,7 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
         processes.copy_first(model.state_dict().values())
         stack.callback(model.train, training)
         scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-        make = given["optimiser"]
+        make = given["optimizer"]
         obstacle = None
         if device.type != "cuda":
             obstacle = f"on device type {device.type!r}"
@@ -158,7 +158,7 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
         elif scaler.is_enabled():
             obstacle = "with precision='float16'; 'bfloat16' can be captured"
         elif "capturable" not in inspect.signature(make).parameters:
-            obstacle = "with an optimiser that has no option capturable"
+            obstacle = "with an optimizer that has no option capturable"
         captures = given["cuda_graphs"] and obstacle is None
         if given["cuda_graphs"] and not captures:
             _log.warning("cuda_graphs has no effect %s", obstacle)
@@ -173,7 +173,7 @@ def begin(given: Mapping[str, Any]) -> Iterator[Run]:
             scaler,
             settings,
             processes,
-            Order(len(inputs), settings.batch_size, settings.seed, lengths, settings.sorted_batches),
+            Order(len(inputs), settings.batch_size, settings.seed, lengths, settings.bucket_batches),
             Data.on(device, inputs, targets, lengths, settings.seed),
             captures=captures,
             validate=validate,

@@ -39,18 +39,18 @@ class DivergedError(FloatingPointError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the trained weights depend on besides model, data, optimiser and device."""
+    """Everything the trained weights depend on besides model, data, optimizer and device."""
 
     updates: int
     batch_size: int
     learning_rate: float
     weight_decay: float
     schedule: str
-    warm_up: int
+    warmup: int
     average: float | None
     clip_norm: float | None
     seed: int
-    sorted_batches: int
+    bucket_batches: int
     precision: str
     validates: bool
     validate_every: int
@@ -61,7 +61,7 @@ class Settings:
     def rate(self, number: int) -> float:
         """The learning rate of an update."""
         fallen = 0.5 * (1 + math.cos(math.pi * (number - 1) / self.updates)) if self.schedule == "cosine" else 1.0
-        return self.learning_rate * fallen * min(1.0, number / (self.warm_up + 1))
+        return self.learning_rate * fallen * min(1.0, number / (self.warmup + 1))
 
     def moves(self, number: int) -> float:
         """How far the average of the weights moves at an update: at first it is the plain mean of all there were."""
@@ -69,7 +69,7 @@ class Settings:
 
     def check(self, device: torch.device) -> None:
         """Raise an error that names the argument which makes no sense."""
-        for name in ("updates", "batch_size", "validate_every", "sorted_batches", "patience"):
+        for name in ("updates", "batch_size", "validate_every", "bucket_batches", "patience"):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number}")
@@ -77,8 +77,8 @@ class Settings:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive, or None for no limit, got {self.clip_norm}")
-        if self.warm_up < 0:
-            raise ValueError(f"warm_up must not be negative, got {self.warm_up}")
+        if self.warmup < 0:
+            raise ValueError(f"warmup must not be negative, got {self.warmup}")
         if self.average is not None and not 0 <= self.average < 1:
             raise ValueError(f"average must be in [0, 1), or None for no average, got {self.average}")
         named = (("precision", Precision), ("goal", Goal), ("schedule", Schedule))
@@ -163,7 +163,7 @@ class Run:
         self,
         model: SequenceModel,
         parameters: list[nn.Parameter],
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
         settings: Settings,
         processes: Processes,
@@ -175,7 +175,7 @@ class Run:
         checkpoint_every: int | None = None,
         watchers: Sequence[Watcher] = (),
     ) -> None:
-        self.model, self.parameters, self.optimiser, self.scaler = model, parameters, optimiser, scaler
+        self.model, self.parameters, self.optimizer, self.scaler = model, parameters, optimizer, scaler
         self.settings, self.processes, self.order, self.data = settings, processes, order, data
         self.validate, self.watchers = validate, watchers
         self.checkpoint_every = checkpoint_every or settings.validate_every
@@ -220,7 +220,7 @@ class Run:
         given = [value for value in gradient if value is not None]
         loss = loss.to(torch.promote_types(loss.dtype, torch.float32)).clone()
         self.processes.add_up([*given, loss])
-        self.scaler.unscale_(self.optimiser)
+        self.scaler.unscale_(self.optimizer)
         norm = nn.utils.get_total_norm(given)
         values = torch.stack([loss, norm.to(loss)])
         if self.clock is None and self.waits == 1:
@@ -230,9 +230,9 @@ class Run:
         elif settings.clip_norm is not None:
             for member in self.model.members:  # networks that are trained together are limited one by one
                 nn.utils.clip_grad_norm_(member.parameters(), settings.clip_norm)
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = settings.rate(number) if self.clock is None else self.clock.rate
-        self.scaler.step(self.optimiser)  # leaves the weights alone where half precision overflowed
+        self.scaler.step(self.optimizer)  # leaves the weights alone where half precision overflowed
         self.scaler.update()
         values = torch.cat([values, _temperature(self.model).to(values)])
         if self.clock is None:
@@ -310,7 +310,7 @@ class Run:
             spoilt = self._spoilt({self.names[p]: p.grad for p in self.parameters if p.grad is not None})
             spoilt = spoilt or self._spoilt({name: parameter for parameter, name in self.names.items()})
             # A norm may overflow where no number of the gradient does. Multiplied with 1 / inf nothing is left of it;
-            # without a limit it would spoil what the optimiser remembers.
+            # without a limit it would spoil what the optimizer remembers.
             if spoilt or math.isnan(norm) or self.settings.clip_norm is None:
                 raise self._diverged(
                     number, f"the gradient became {norm}", f"not finite is that of: {spoilt or 'none alone'}"
@@ -376,10 +376,10 @@ class Run:
             if tensor is not None:
                 whole.update(_digest(tensor))
         named = ("lr", "weight_decay", "capturable", "fused")  # the first two are among the settings
-        options = [f"{name} {value}" for name, value in self.optimiser.defaults.items() if name not in named]
+        options = [f"{name} {value}" for name, value in self.optimizer.defaults.items() if name not in named]
         self.description = asdict(self.settings) | {
             "model": f"{self.model!r}, {self.model.head.weight.dtype}",
-            "optimiser": f"{type(self.optimiser).__name__} with {', '.join(options)}",
+            "optimizer": f"{type(self.optimizer).__name__} with {', '.join(options)}",
             "data": f"{len(inputs)} sequences with SHA-256 {whole.hexdigest()[:16]}",
         }
 
@@ -399,7 +399,7 @@ class Run:
             "model": dict(self.model.state_dict()),
             "best_weights": self.best_weights,
             "mean": self.mean,
-            "optimiser": self.optimiser.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
         }
         write_checkpoint(self.kept, state)
@@ -413,7 +413,7 @@ class Run:
             self.number, self.ended = state["number"], state["ended"]
             self.best, self.stale = state["best"], state["stale"]
             self.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            self.optimizer.load_state_dict(state["optimizer"])
             if self.clock is not None:
                 self.clock.number.fill_(self.number)
             self.scaler.load_state_dict(state["scaler"])

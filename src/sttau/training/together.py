@@ -33,8 +33,8 @@ _LARGEST = 16  # networks of a team
 _TURN = 25  # updates that are given to a GPU before the next team has its turn
 _AHEAD = 4  # turns that a GPU may have before it, of one team
 _GLANCE = 0.0005  # seconds between looks at whether one is through
-_ALONE = ("optimiser", "patience", "on_update")  # with which a run could end before the others of its team
-_COMMON = ("updates", "batch_size", "sorted_batches", "validate_every", "checkpoint_every")
+_ALONE = ("optimizer", "patience", "callbacks")  # with which a run could end before the others of its team
+_COMMON = ("updates", "batch_size", "bucket_batches", "validate_every", "checkpoint_every")
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ TITLES: dict[str, str] = {
     "bayes-tuned": "BBB, tuned here",
     "dropout": "VD",
     "dropout-tuned": "VD, tuned here",
-    "state-regularized": "state-regularised",
+    "state-regularized": "state-regularized",
     "st-tau-classes": "ST-τ, k = classes",
     "st-tau-10": "ST-τ, k = 10",
     "st-tau-100": "ST-τ, k = 100",
@@ -62,7 +62,7 @@ _BIH = {"updates": 50_000, "batch_size": 256, "learning_rate": 0.001, "validate_
 #: How the paper trains.
 _TRAINING: dict[str, dict[str, Any]] = {
     "bih": _BIH,
-    "imdb": _BIH | {"updates": 20_000, "batch_size": 8, "sorted_batches": 50},
+    "imdb": _BIH | {"updates": 20_000, "batch_size": 8, "bucket_batches": 50},
     "bih_inter_patient": _BIH | {"updates": 10_000},
 }
 
@@ -101,7 +101,7 @@ BEST: dict[str, Recipe] = {
         paths=4,
         shared={"memory": 300, "embedding_scale": 0.1, "model": {"dropout": 0.5, "word_dropout": 0.3}},
         training={
-            "updates": 2800, "batch_size": 32, "sorted_batches": 50, "learning_rate": 0.002, "schedule": "constant",
+            "updates": 2800, "batch_size": 32, "bucket_batches": 50, "learning_rate": 0.002, "schedule": "constant",
             "weight_decay": 0.1, "average": 0.999, "validate_every": 100, "selection": "nll",
         },
     ),

@@ -51,7 +51,7 @@ class Timing:
     def _update_seconds(self, training: Cell) -> float:
         """The time of one update: the median over groups of them, at whose ends a GPU is waited for."""
         settings = training.settings["training"]
-        size = max(_GROUP, settings.get("sorted_batches", 1))
+        size = max(_GROUP, settings.get("bucket_batches", 1))
         size = max(1, min(size, settings["updates"] // _GROUPS))
         ends: list[float] = []
 
