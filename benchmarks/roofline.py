@@ -20,9 +20,9 @@ import triton
 import triton.language as tl
 from torch.profiler import ProfilerActivity, profile
 
+from sttau.bench import GPU_SHAPES, Shape, _Ours
 from sttau.engine.triton_kernels import _load_gates, _load_rows, _load_scalars, _mix, _sums, _tanh
-from sttau.experiments.results import Result, write_results
-from sttau.experiments.speed import GPU_SHAPES, Shape, _Ours
+from sttau.jobs.results import Result, write_results
 
 STEPS = 10
 

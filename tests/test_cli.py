@@ -6,10 +6,9 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from sttau import SequenceClassifier, STTauGRU, STTauLSTM
+from sttau import SequenceClassifier, STTauGRU, STTauLSTM, quickstart
 from sttau.cli import app
 from sttau.data import DATASETS, load
-from sttau.experiments import quickstart
 
 SMALL = {"automaton_updates": 200, "digit_updates": 5, "digit_seeds": 1, "samples": 2, "digit_hidden": 8}
 
@@ -109,7 +108,7 @@ def test_data_commands_have_examples() -> None:
 
 
 def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sttau.experiments import speed
+    from sttau import bench as speed
 
     monkeypatch.setattr(speed, "CPU_SHAPES", (speed.Shape("lstm", 2, 5, 3, 8, 2),))
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(
@@ -122,7 +121,8 @@ def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_bench_times_the_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sttau.experiments import baseline_speed, speed
+    from sttau import bench as speed
+    from sttau.experiments import baseline_speed
 
     few = (speed.Shape("lstm", 2, 5, 3, 8, 2),)
     monkeypatch.setattr(baseline_speed.measure_baselines, "__defaults__", (few, "cpu"))
@@ -331,8 +331,8 @@ def test_reproduce_computes_what_is_missing_and_says_where_it_is(
 
 def test_a_reproduction_that_fails_or_is_interrupted_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau.experiments.paper import cells
-    from sttau.experiments.results import write_results
-    from sttau.experiments.runner import Cell, Outcome
+    from sttau.jobs.results import write_results
+    from sttau.jobs.runner import Cell, Outcome
 
     def hot(given: list[Cell], folder: Path, **_: object) -> Outcome:
         write_results([], folder / "results.jsonl")

@@ -1,7 +1,7 @@
 """Recurrent networks that know when they do not know."""
 
 from sttau import automata, calibration, data, ood, training
-from sttau.comparison import compare
+from sttau.compare import compare
 from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
 from sttau.layers import (
     BayesLSTM,

@@ -61,7 +61,7 @@ def quickstart(
     """
     import torch
 
-    from sttau.experiments.quickstart import run_quickstart
+    from sttau.quickstart import run_quickstart
     from sttau.report.html import summary_table, write_report
 
     torch.set_num_threads(1)  # the steps are small: more threads would only wait for each other
@@ -273,7 +273,7 @@ def extract(
     import sttau
     from sttau.automata import compare, compile, distance, extract_dfa, extract_pa, reduce, rms_distance
     from sttau.automata.extraction import Table as Law
-    from sttau.report.automaton import check_ending, write_automaton
+    from sttau.plotting.automaton import check_ending, write_automaton
 
     console = Console()
     with _plain_errors(console):
@@ -393,11 +393,11 @@ def bench(
     """
     import torch
 
-    from sttau.experiments.results import write_results
-    from sttau.experiments.speed import CPU_SHAPES, GPU_SHAPES, Precision, Shape, measure
+    from sttau.bench import CPU_SHAPES, GPU_SHAPES, Precision, Shape, measure
     from sttau.files import write_atomically
-    from sttau.report.speed import HEADER, compare_speed, markdown_table, speed_figure, speed_table
-    from sttau.report.style import look
+    from sttau.jobs.results import write_results
+    from sttau.plotting.speed import HEADER, compare_speed, markdown_table, speed_figure, speed_table
+    from sttau.plotting.style import look
 
     console = Console()
     _check_folder(console, out)
@@ -449,7 +449,7 @@ def bench(
 def _bench_automata(console: Console, path: Path, seconds: float) -> None:
     """Time networks that were compiled to tables beside the networks themselves."""
     from sttau.experiments.automata_speed import HEADER, compiled_rows, measure_compiled
-    from sttau.experiments.results import write_results
+    from sttau.jobs.results import write_results
 
     with console.status("") as status:
         results = list(measure_compiled(round_seconds=seconds, progress=status.update))
@@ -466,9 +466,9 @@ def _bench_automata(console: Console, path: Path, seconds: float) -> None:
 def _bench_baselines(console: Console, out: Path, device: str, seconds: float) -> None:
     """Time the methods ST-τ is compared with, as a part of nn.LSTM's time."""
     from sttau.experiments.baseline_speed import measure_baselines
-    from sttau.experiments.results import write_results
     from sttau.files import write_atomically
-    from sttau.report.speed import BASELINES, baseline_table, markdown_table
+    from sttau.jobs.results import write_results
+    from sttau.plotting.speed import BASELINES, baseline_table, markdown_table
 
     results = []
     with console.status("") as status:
@@ -513,8 +513,8 @@ def compare(
     """
     import torch
 
-    from sttau.comparison import METHODS
-    from sttau.comparison import compare as run
+    from sttau.compare import METHODS
+    from sttau.compare import compare as run
 
     console = Console()
     _check_folder(console, out)
@@ -582,7 +582,7 @@ def reproduce(
     from typing import cast, get_args
 
     from sttau.experiments.paper import cells as paper
-    from sttau.experiments.runner import Step, Where
+    from sttau.jobs.runner import Step, Where
 
     console = Console()
     out = out or Path("results/paper-quick" if quick else "results/paper")
@@ -640,7 +640,7 @@ _QUICK = (
 
 def _report_paper(console: Console, folder: Path, titles: dict[str, str]) -> None:
     """Write tables and figures from the files of a folder, and show those tables that have a title here."""
-    from sttau.experiments.results import read_results
+    from sttau.jobs.results import read_results
     from sttau.report.paper import tables, write_report
 
     written = write_report(folder, folder / "report")
@@ -724,7 +724,7 @@ def watch_policy(
     from typing import cast
 
     import sttau
-    from sttau.report.automaton import check_ending, write_automaton
+    from sttau.plotting.automaton import check_ending, write_automaton
     from sttau.report.rl import observed_automaton, write_video
     from sttau.rl import TASKS, Choice, Environments, find_task, play
 
@@ -776,9 +776,9 @@ def compare_policies(
     Example: sttau rl compare --quick
     """
     from sttau.experiments.cartpole import QUICK, Plan, run, run_harder
-    from sttau.experiments.runner import Step
     from sttau.files import write_atomically
-    from sttau.report.automaton import save_drawing
+    from sttau.jobs.runner import Step
+    from sttau.plotting.automaton import save_drawing
     from sttau.report.rl import curves_figure, tables, temperature_figure
 
     console = Console()

@@ -20,7 +20,7 @@ from sttau.layers import (
     set_gain,
 )
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
-from sttau.training.batches import derive_seed
+from sttau.seeds import derive_seed
 
 #: Makes a network for the training data; called with the seed of its initial weights.
 Factory = Callable[[SequenceDataset, int], SequenceModel]

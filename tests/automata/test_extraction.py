@@ -13,8 +13,8 @@ from sttau.automata.extraction import Table, _merge
 from sttau.automata.languages import as_dataset
 from sttau.data import load
 from sttau.data.tomita import GRAMMARS, VOCABULARY
-from sttau.experiments.quickstart import Settings, learn_automaton
 from sttau.inference import predict
+from sttau.quickstart import Settings, learn_automaton
 from sttau.training import Update
 
 

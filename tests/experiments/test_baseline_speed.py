@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from sttau.bench import Shape
 from sttau.experiments.baseline_speed import measure_baselines
-from sttau.experiments.speed import Shape
 
 
 def test_every_task_of_every_baseline_is_timed() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sttau.experiments.quickstart import Quickstart, Settings, run_quickstart
-from sttau.experiments.results import read_results
+from sttau.jobs.results import read_results
+from sttau.quickstart import Quickstart, Settings, run_quickstart
 from sttau.report.html import summary_table, write_report
 
 

@@ -14,8 +14,8 @@ from PIL import Image
 from sttau.engine import Noise
 from sttau.experiments import cartpole
 from sttau.experiments.cartpole import METHODS, QUICK, SETTINGS, Plan, run
-from sttau.experiments.results import Result
-from sttau.experiments.runner import Cell, Each, Outcome
+from sttau.jobs.results import Result
+from sttau.jobs.runner import Cell, Each, Outcome
 from sttau.report.rl import (
     cartpole_table,
     curves_figure,

@@ -26,8 +26,8 @@ from sttau.data.dataset import SequenceDataset
 from sttau.inference import predict
 from sttau.layers import LayerMode, STTauGRU
 from sttau.models import Head, SequenceClassifier
+from sttau.seeds import derive_seed
 from sttau.training import Update, fit
-from sttau.training.batches import derive_seed
 
 _FIRST_LENGTH = 2  # symbols of the strings a growing attempt begins with
 _GROWS_BELOW = 0.05  # loss at which longer strings are taken in

@@ -48,8 +48,8 @@ from sttau.automata.baselines import (
     learn_spectrally,
 )
 from sttau.data import SequenceDataset, load
-from sttau.experiments.results import Result, read_results
 from sttau.inference import predict
+from sttau.jobs.results import Result, read_results
 from sttau.models import Head, SequenceClassifier
 from sttau.training import Update, fit
 

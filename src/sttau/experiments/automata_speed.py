@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from sttau.automata import compile
-from sttau.experiments.results import Result
-from sttau.experiments.speed import take_turns, without_gradients
+from sttau.bench import take_turns, without_gradients
+from sttau.jobs.results import Result
 from sttau.layers import STTauGRU
 from sttau.models import SequenceClassifier
 

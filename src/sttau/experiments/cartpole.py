@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sttau.experiments.results import Result, versions, write_results
-from sttau.experiments.runner import Cell, Each, Outcome, Step, run_cells
+from sttau.jobs.results import Result, versions, write_results
+from sttau.jobs.runner import Cell, Each, Outcome, Step, run_cells
 from sttau.models import SequenceClassifier
 from sttau.rl import Environments, Point, Settings, find_task, make_policy, play, train
 

@@ -31,14 +31,14 @@ from torch import Tensor, nn
 
 from sttau.calibration import gaussian_nll, pit_histogram, sample_crps
 from sttau.data import load
-from sttau.experiments.results import Result, write_results
-from sttau.experiments.runner import Cell, Each, Outcome, Step, run_cells
 from sttau.files import write_atomically
 from sttau.inference import RegressionPrediction, forecast, predict
+from sttau.jobs.results import Result, write_results
+from sttau.jobs.runner import Cell, Each, Outcome, Step, run_cells
 from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM
 from sttau.models import DeepEnsemble, SequenceModel, SequenceRegressor
+from sttau.seeds import derive_seed
 from sttau.training import fit
-from sttau.training.batches import derive_seed
 
 EXPERIMENT = "household-power"
 VERSION = 1

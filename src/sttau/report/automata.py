@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from sttau.automata import PA, extract_pa, learn_stochastic, stochastic
 from sttau.experiments.automata import EXPERIMENT, MODES, Snapshot, cramer_rao, frequencies, watch_training
-from sttau.experiments.results import Result, read_results
-from sttau.report.automaton import draw_automaton, save_drawing
-from sttau.report.speed import markdown_table
-from sttau.report.style import look
+from sttau.jobs.results import Result, read_results
+from sttau.plotting.automaton import draw_automaton, save_drawing
+from sttau.plotting.speed import markdown_table
+from sttau.plotting.style import look
 
 _NETWORKS = {"st-tau gru": "ST-τ", "gru": "`nn.GRU`"}
 _READERS = {"st-tau": "ours", "k-means": "k-means", "l-star": "L*"}

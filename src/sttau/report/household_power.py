@@ -13,9 +13,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from sttau.experiments.household_power import AHEAD, BINS, EXPERIMENT, name_of
-from sttau.experiments.results import Result, read_results
-from sttau.report.speed import markdown_table
-from sttau.report.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED, look
+from sttau.jobs.results import Result, read_results
+from sttau.plotting.speed import markdown_table
+from sttau.plotting.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED, look
 
 #: Lines of ``hours.jsonl``: the first test hours of one cell, and its PIT histogram.
 Hours = dict[str, Any]

@@ -10,16 +10,16 @@ from statistics import mean, stdev
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from sttau.experiments.quickstart import Quickstart
-from sttau.experiments.results import Result, write_results
 from sttau.files import write_atomically
-from sttau.report.figures import (
+from sttau.jobs.results import Result, write_results
+from sttau.plotting.style import METHOD_NAMES, look
+from sttau.quickstart import Quickstart
+from sttau.report.quickstart_figures import (
     automaton_figure,
     foreign_figure,
     reading_figure,
     reliability_figure,
 )
-from sttau.report.style import METHOD_NAMES, look
 
 _COLUMNS = {"pe": "error %", "ece": "ECE %", "mce": "MCE %", "auroc": "OOD AUROC %"}
 

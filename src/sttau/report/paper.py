@@ -14,9 +14,9 @@ from sttau.data.source import data_folders, find, is_prepared
 from sttau.experiments.paper import ablation, dropout_sweep, figures, table1
 from sttau.experiments.paper.declaration import DATA
 from sttau.experiments.paper.history import read_history
-from sttau.experiments.results import Result, read_results
 from sttau.files import write_atomically
-from sttau.report.automaton import save_drawing
+from sttau.jobs.results import Result, read_results
+from sttau.plotting.automaton import save_drawing
 from sttau.report.paper_figures import (
     Traces,
     ablation_figure,

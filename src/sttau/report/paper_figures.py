@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from sttau.calibration import calibration_error, reliability_curve
 from sttau.data.heartbeats import CLASS_NAMES
 from sttau.experiments.paper.declaration import DATA, Column
-from sttau.experiments.results import Result
+from sttau.jobs.results import Result
 from sttau.ood import risk_coverage_curve
-from sttau.report.figures import reliability_axes
+from sttau.plotting.reliability import reliability_axes
+from sttau.plotting.style import BLUE, GREEN, GRID, INK, METHOD_COLORS, MUTED, ORANGE, PURPLE, RED, look
 from sttau.report.paper_tables import cells_of, read_predictions, title_of, values_of
-from sttau.report.style import BLUE, GREEN, GRID, INK, METHOD_COLORS, MUTED, ORANGE, PURPLE, RED, look
 
 #: Shades for what METHOD_COLORS has no color of its own for.
 COLORS = METHOD_COLORS | {

@@ -18,8 +18,8 @@ from sttau.experiments.paper.declaration import DATA, Column, Table
 from sttau.experiments.paper.evaluation import predictions_path
 from sttau.experiments.paper.history import Stretch, needed
 from sttau.experiments.paper.networks import TITLES, find
-from sttau.experiments.results import Result
-from sttau.report.speed import markdown_table
+from sttau.jobs.results import Result
+from sttau.plotting.speed import markdown_table
 
 _SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (

@@ -32,12 +32,12 @@ from sttau.experiments.cartpole import (
     select,
     values,
 )
-from sttau.experiments.results import Result, read_results
 from sttau.files import write_atomically
+from sttau.jobs.results import Result, read_results
 from sttau.models import FixedLabels, SequenceClassifier
-from sttau.report.automaton import save_drawing, write_automaton
-from sttau.report.speed import markdown_table
-from sttau.report.style import BLUE, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, look
+from sttau.plotting.automaton import save_drawing, write_automaton
+from sttau.plotting.speed import markdown_table
+from sttau.plotting.style import BLUE, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, look
 from sttau.rl import Environments, Episodes, Settings, Task, find_task, make_policy, play, train
 
 CARTPOLE = ("setting", "method", "area", "last 100", "reached 45", "episodes to 45", "steps to 45")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,17 +9,7 @@ import torch
 from torch import Tensor
 
 from sttau.engine import Noise
-
-
-def derive_seed(seed: int, *purpose: str | int) -> int:
-    """Return a 63-bit seed of its own for every purpose.
-
-    Example:
-        >>> derive_seed(0, "order", 1) == derive_seed(0, "order", 1) != derive_seed(0, "order", 2)
-        True
-    """
-    text = "/".join(map(str, (seed, *purpose)))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+from sttau.seeds import derive_seed
 
 
 class Order:

@@ -14,7 +14,8 @@ import torch
 
 from sttau.checks import as_tensor
 from sttau.models import SequenceModel
-from sttau.training.batches import Data, Order, derive_seed
+from sttau.seeds import derive_seed
+from sttau.training.batches import Data, Order
 from sttau.training.distributed import join
 from sttau.training.gradients import Gradients, Precision
 from sttau.training.interruption import interruptible

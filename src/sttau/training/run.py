@@ -18,7 +18,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from sttau.checks import check_same_settings
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceModel
-from sttau.training.batches import Batch, Data, Order, derive_seed
+from sttau.seeds import derive_seed
+from sttau.training.batches import Batch, Data, Order
 from sttau.training.checkpoint import checkpoint_path, newest_checkpoint, sweep, write_checkpoint
 from sttau.training.distributed import Processes
 from sttau.training.gradients import Precision

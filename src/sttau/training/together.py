@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from sttau.models import SequenceModel
-from sttau.training.batches import derive_seed
+from sttau.seeds import derive_seed
 from sttau.training.interruption import Interrupted, interruptible
 from sttau.training.log import Update
 from sttau.training.loop import begin, fit, team_of

@@ -25,8 +25,8 @@ from sttau.experiments.paper.evaluation import measure, predictions_path
 from sttau.experiments.paper.figures import SENTENCES
 from sttau.experiments.paper.splits import load_splits
 from sttau.experiments.paper.trained import read_network
-from sttau.experiments.results import Result
-from sttau.experiments.runner import Cell
+from sttau.jobs.results import Result
+from sttau.jobs.runner import Cell
 from sttau.models import DeepEnsemble
 from sttau.ood import SCORES, area_under_risk_coverage, detection, max_probability_score
 from tests.experiments.paper.nursery import cells, generated_reviews

@@ -32,8 +32,8 @@ from sttau.experiments.paper.splits import OUTSIDE, load_splits
 from sttau.experiments.paper.timing import EXPERIMENT as TIMING
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import read_network, train, trainings_of
-from sttau.experiments.results import Result, read_results, write_results
-from sttau.experiments.runner import Cell, Each, Outcome, Step, Store, Where, run_cells
+from sttau.jobs.results import Result, read_results, write_results
+from sttau.jobs.runner import Cell, Each, Outcome, Step, Store, Where, run_cells
 
 EXPERIMENT = "paper"
 #: Of the questions and their answers; to be raised with any change that gives other numbers for the same weights.

@@ -20,8 +20,8 @@ from sttau.experiments.paper.cells import cells_of
 from sttau.experiments.paper.networks import NETWORKS
 from sttau.experiments.paper.trained import network_path, trainings_of
 from sttau.experiments.paper.trials import read_trials
-from sttau.experiments.runner import Cell
 from sttau.files import write_atomically
+from sttau.jobs.runner import Cell
 from sttau.training import read_log
 
 

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
-from sttau.experiments.results import hardware
-from sttau.experiments.runner import Cell, Store
 from sttau.files import write_atomically
+from sttau.jobs.results import hardware
+from sttau.jobs.runner import Cell, Store
 
 
 @dataclass(frozen=True)

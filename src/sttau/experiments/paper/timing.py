@@ -11,8 +11,8 @@ import torch
 
 from sttau.experiments.paper.splits import ask, load_splits
 from sttau.experiments.paper.trained import make_job, trainings_of
-from sttau.experiments.results import Result
-from sttau.experiments.runner import Cell
+from sttau.jobs.results import Result
+from sttau.jobs.runner import Cell
 from sttau.models import DeepEnsemble
 from sttau.training import fit
 

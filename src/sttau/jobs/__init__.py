@@ -1,0 +1,1 @@
+"""Work in cells, each computed once, by local processes or on a Ray cluster."""

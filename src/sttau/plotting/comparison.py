@@ -1,0 +1,96 @@
+"""Methods side by side: a panel for each metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from sttau.jobs.results import Result
+from sttau.plotting.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED
+
+_COLUMNS = 4
+
+
+def comparison_figure(
+    rows: Sequence[Mapping[str, Any]],
+    results: Sequence[Result],
+    metrics: Mapping[str, tuple[str, str | None]],
+    reference: str,
+) -> Figure:
+    """Draw value, interval and seeds of every method; a line at the reference's value.
+
+    Args:
+        rows: of a comparison: method, metric, value, low, high, mark.
+        results: of the single networks, for the dots.
+        metrics: title and goal (``min``, ``max`` or None) of each metric that gets a panel.
+        reference: the method whose value the line shows.
+
+    Example:
+        >>> row = {"method": "lstm", "metric": "nll", "value": 0.2, "low": 0.1, "high": 0.3, "mark": ""}
+        >>> figure = comparison_figure([row], [], {"nll": ("NLL", "min")}, "lstm")
+        >>> figure.axes[0].get_title()
+        'NLL ↓'
+    """
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    columns = min(_COLUMNS, len(metrics))
+    lines = math.ceil(len(metrics) / columns)
+    height = 0.3 * len(methods) + 0.9
+    figure = Figure(figsize=(3.1 * columns + 1.2, lines * height), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False, sharey=True).flatten()
+    for axes, (metric, (title, goal)) in zip(panels, metrics.items(), strict=False):
+        for row in rows:
+            if row["metric"] != metric:
+                continue
+            place, color = methods.index(row["method"]), METHOD_COLORS.get(_plain(row["method"]), INK)
+            if row["low"] is not None:
+                axes.plot(
+                    [row["low"], row["high"]],
+                    [place] * 2,
+                    color=color,
+                    linewidth=5,
+                    alpha=0.35,
+                    solid_capstyle="butt",
+                    zorder=2,
+                )
+            seeds = [r.metrics[metric] for r in results if r.method == row["method"] and metric in r.metrics]
+            axes.scatter(seeds, [place] * len(seeds), s=9, color=color, alpha=0.6, linewidths=0, zorder=3)
+            axes.scatter([row["value"]], [place], s=42, color=color, edgecolors="white", linewidths=0.8, zorder=4)
+            axes.annotate(
+                row["mark"],
+                (row["value"], place),
+                xytext=(0, 5),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+                color=INK,
+            )
+            if row["method"] == reference:
+                axes.axvline(row["value"], color=MUTED, linewidth=1, linestyle="--", zorder=1)
+        axes.set_title(f"{title} {'↓' if goal == 'min' else '↑' if goal == 'max' else ''}".rstrip())
+        if metric in ("seconds", "predict_ms"):
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.set_ylim(len(methods) - 0.5, -0.6)
+    names = [_name(method) for method in methods]
+    panels[0].set_yticks(range(len(methods)), names)
+    for axes in panels[len(metrics) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def _plain(method: str) -> str:
+    """The method before scaling."""
+    return method.removesuffix(" + scaling")
+
+
+def _name(method: str) -> str:
+    name = METHOD_NAMES.get(_plain(method), _plain(method))
+    return f"{name} + scaling" if method != _plain(method) else name

@@ -1,0 +1,192 @@
+"""The engines' speed beside PyTorch's own layers: a table and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from sttau.jobs.results import Result
+from sttau.plotting.style import BLUE, GREEN, INK, MUTED, ORANGE, RED
+
+
+class Comparison(NamedTuple):
+    """ST-τ beside PyTorch's layer on one shape, under one number type. Times in ms, memory in MiB."""
+
+    shape: str
+    precision: str
+    theirs: dict[str, float]
+    ours: dict[str, float]
+    reference: dict[str, float]
+
+    def faster(self, task: str) -> float | None:
+        """How many times faster ours is; None where it was not measured."""
+        name = f"{task}_ms"
+        return self.theirs[name] / self.ours[name] if name in self.ours and name in self.theirs else None
+
+    def captured(self) -> float | None:
+        """How many times faster a training step of ours is as a CUDA graph than theirs is as it is usually called."""
+        captured = self.ours.get("training_graph_ms")
+        return None if captured is None else self.theirs["training_ms"] / captured
+
+    def beside_reference(self) -> float | None:
+        """How many times faster a training step of ours is than one of the step-by-step reference."""
+        return self.reference["training_ms"] / self.ours["training_ms"] if self.reference else None
+
+    def part(self, name: str) -> float | None:
+        """Ours as a part of theirs; beside our ten samples theirs is one pass, in the same rounds."""
+        return self.ours[name] / self.theirs[name] if name in self.ours and name in self.theirs else None
+
+
+def compare_speed(results: Iterable[Result]) -> list[Comparison]:
+    """Bring the results of :func:`sttau.bench.measure` together, in their order."""
+    rows: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for result in results:
+        row = rows.setdefault((result.data, result.settings["precision"]), {})
+        kind = "theirs" if result.method.startswith("nn.") else "reference" if result.method == "reference" else "ours"
+        row[kind] = result.metrics
+    return [
+        Comparison(shape, precision, row["theirs"], row["ours"], row.get("reference", {}))
+        for (shape, precision), row in rows.items()
+    ]
+
+
+HEADER = (
+    "shape",
+    "numbers",
+    "training",
+    "forward",
+    "10 samples",
+    "memory",
+    "graph: training",
+    "graph: forward",
+    "graph: 10 samples",
+    "graph beside plain: training",
+    "beside the reference",
+)
+
+
+TASKS = ("training", "forward", "samples")
+BASELINES = ("shape", "method", "training", "forward", "10 samples")
+
+
+def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
+    """Rows under ``HEADER``: times faster than PyTorch's layer; ten samples and memory as a part of its one pass."""
+
+    def times(value: float | None) -> str:
+        return "" if value is None else f"{value:.1f}×"
+
+    def part(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}"
+
+    def whole(value: float | None) -> str:
+        return "" if value is None else f"{value:.0f}×"
+
+    return [
+        (
+            c.shape,
+            c.precision,
+            times(c.faster("training")),
+            times(c.faster("forward")),
+            part(c.part("samples_ms")),
+            part(c.part("training_mb")),
+            times(c.faster("training_graph")),
+            times(c.faster("forward_graph")),
+            part(c.part("samples_graph_ms")),
+            times(c.captured()),
+            whole(c.beside_reference()),
+        )
+        for c in comparisons
+    ]
+
+
+def markdown_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> str:
+    """The same for a page of documentation; columns that are empty throughout are left out."""
+    used = [column for column in range(len(header)) if any(row[column] for row in rows)]
+    lines = [
+        [header[c] for c in used],
+        ["---" if c < 2 else "---:" for c in used],
+        *([row[c] for c in used] for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
+    """Rows under ``BASELINES``: what the baselines take, as a part of ``nn.LSTM``'s time; ten samples of one pass."""
+    results = list(results)
+    theirs = {result.data: result.metrics for result in results if result.method == "lstm"}
+    return [
+        (r.data, r.method, *(f"{r.metrics[f'{task}_ms'] / theirs[r.data][f'{task}_ms']:.2f}" for task in TASKS))
+        for r in results
+        if r.method != "lstm"
+    ]
+
+
+ROOFLINE = (
+    "shape",
+    "chain, µs a step",
+    "forward, µs a step",
+    "backward, µs a step",
+    "both kernels, µs",
+    "products, µs",
+    "rest, µs",
+    "bytes, µs",
+    "operations, µs",
+)
+
+
+def roofline_table(
+    results: Iterable[Result], bytes_a_second: float, operations_a_second: float
+) -> list[tuple[str, ...]]:
+    """Rows under ``ROOFLINE``: kernels of a training step beside what bounds them (``benchmarks/roofline.py``)."""
+    rows = []
+    for result in results:
+        m = result.metrics
+        rows.append(
+            (
+                result.data,
+                *(f"{m[f'{name}_us_per_step']:.2f}" for name in ("serial", "forward", "backward")),
+                f"{m['forward_us'] + m['backward_us']:.0f}",
+                *(f"{m[f'{name}_us']:.0f}" for name in ("products", "rest")),
+                f"{1e6 * m['bytes'] / bytes_a_second:.0f}",
+                f"{1e6 * m['operations'] / operations_a_second:.0f}",
+            )
+        )
+    return rows
+
+
+def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
+    """Bars: how many times faster than PyTorch's layer; a line at 1."""
+    tasks = [
+        ("training", BLUE, "training step"),
+        ("training_graph", RED, "training step as a CUDA graph, both"),
+        ("forward", GREEN, "forward pass"),
+        ("samples", ORANGE, "ten samples, beside one forward pass"),
+    ]
+    tasks = [task for task in tasks if any(c.faster(task[0]) is not None for c in comparisons)]
+    figure = Figure(figsize=(9, 0.9 + 0.75 * len(comparisons)), layout="constrained")
+    axes = figure.subplots()
+    for row, comparison in enumerate(comparisons):
+        for number, (task, color, label) in enumerate(tasks):
+            value = comparison.faster(task)
+            if value is None:
+                continue
+            height = 0.8 / len(tasks)
+            place = row + (number - (len(tasks) - 1) / 2) * height
+            axes.barh(place, value, 0.92 * height, color=color, label=label if row == 0 else None, zorder=2)
+            axes.text(value * 1.03, place, f"{value:.1f}×", va="center", fontsize=8, color=INK)
+    axes.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=3)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(range(len(comparisons)), [f"{c.shape}\n{c.precision}" for c in comparisons], fontsize=8)
+    axes.invert_yaxis()
+    low = min(value for c in comparisons for task, *_ in tasks if (value := c.faster(task)) is not None)
+    high = max(value for c in comparisons for task, *_ in tasks if (value := c.faster(task)) is not None)
+    axes.set_xlim(min(0.5, low / 1.5), high * 1.8)
+    axes.set(xlabel="times faster than PyTorch's layer (log scale)", title=title)
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=len(tasks))
+    return figure

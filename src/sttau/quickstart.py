@@ -1,0 +1,255 @@
+"""The first run: learn an automaton and prove it; classify digits and say how sure one is. A minute on two cores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from automata.fa.dfa import DFA
+from torch import Tensor, nn
+
+from sttau.automata import Equivalence, ExtractedDFA, extract_dfa, tomita
+from sttau.calibration import (
+    ReliabilityCurve,
+    calibration_error,
+    negative_log_likelihood,
+    prediction_error,
+    reliability_curve,
+)
+from sttau.data import SequenceDataset, load
+from sttau.engine import Readout
+from sttau.inference import Prediction, predict
+from sttau.jobs.results import Result
+from sttau.layers import STTauGRU, STTauLSTM
+from sttau.models import SequenceClassifier
+from sttau.ood import detection
+from sttau.training import Update, fit
+
+#: Called with a title, how much is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(title: str, done: int, of: int) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything the quickstart's numbers depend on besides the seed."""
+
+    grammar: int = 3
+    automaton_states: int = 10
+    automaton_hidden: int = 32
+    automaton_updates: int = 1000  # of one attempt
+    automaton_attempts: int = 6  # a new start when the training loss has not come down by then
+    automaton_loss: float = 0.01  # training ends when 20 batches in a row are below this
+    foreign_digits: tuple[int, ...] = (8, 9)
+    digit_states: int = 10
+    digit_readout: Readout = "cell"
+    digit_hidden: int = 64
+    digit_updates: int = 1200
+    digit_seeds: int = 3
+    digit_batch_size: int = 128
+    learning_rate: float = 0.01
+    batch_size: int = 64
+    samples: int = 20
+
+
+@dataclass(frozen=True)
+class AutomatonRun:
+    """What came of learning a grammar."""
+
+    truth: DFA
+    extracted: ExtractedDFA
+    equivalence: Equivalence
+    log: list[Update]
+    attempts: int
+    wrong: int  # of the long test strings
+    strings: int
+    longest: int
+    result: Result
+
+
+@dataclass(frozen=True)
+class DigitRun:
+    """One method on the digits, one seed."""
+
+    method: str
+    reading: Prediction  # of familiar test digits, after every row
+    foreign: Prediction  # of digits never seen in training, after every row
+    curve: ReliabilityCurve  # over the answers after every row
+    result: Result
+
+
+@dataclass(frozen=True)
+class Quickstart:
+    """All that the report shows."""
+
+    settings: Settings
+    automaton: AutomatonRun
+    digits: list[DigitRun]
+    test: SequenceDataset
+    foreign: SequenceDataset
+
+    @property
+    def results(self) -> list[Result]:
+        """Every number, one line a run."""
+        return [self.automaton.result, *(run.result for run in self.digits)]
+
+
+def run_quickstart(settings: Settings | None = None, seed: int = 0, progress: Progress = _silent) -> Quickstart:
+    """Run both parts. All randomness follows from ``seed``."""
+    settings = settings or Settings()
+    automaton = learn_automaton(settings, seed, progress)
+    digits = {split: load("digits", split) for split in ("train", "validation", "test")}
+    strangers = torch.tensor(settings.foreign_digits)
+    foreign = digits["test"].select(torch.isin(digits["test"].labels, strangers))
+    familiar = {name: part.select(~torch.isin(part.labels, strangers)) for name, part in digits.items()}
+    runs = [
+        learn_digits(method, settings, seed + number, familiar, foreign, progress)
+        for number in range(settings.digit_seeds)
+        for method in ("lstm", "st-tau")
+    ]
+    return Quickstart(settings, automaton, runs, familiar["test"], foreign)
+
+
+def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent) -> AutomatonRun:
+    """Train on strings of a Tomita grammar, read the automaton out, and compare it with the truth."""
+    name = f"tomita{settings.grammar}"
+    train, test = load(name, "train"), load(name, "test")
+    assert train.vocabulary is not None
+    began = time.perf_counter()
+    for attempt in range(settings.automaton_attempts):
+        torch.manual_seed(seed + attempt)
+        layer = STTauGRU(16, settings.automaton_hidden, settings.automaton_states, mode="exact")
+        model = SequenceClassifier(layer, 2, nn.Embedding(len(train.vocabulary), 16))
+        good = 0
+
+        def watch(update: Update, attempt: int = attempt) -> bool:
+            nonlocal good
+            good = good + 1 if update.loss < settings.automaton_loss else 0
+            progress(f"Tomita {settings.grammar}, attempt {attempt + 1}", update.number, update.of)
+            return good >= 20
+
+        log = fit(
+            model,
+            train.inputs,
+            train.labels,
+            train.lengths,
+            updates=settings.automaton_updates,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            seed=seed + attempt,
+            callbacks=watch,
+        )
+        if good >= 20:
+            break
+    extracted = extract_dfa(model, train.vocabulary)
+    equivalence = extracted.equivalent_to(tomita(settings.grammar))
+    wrong = int((predict(model, test.inputs, test.lengths).label != test.labels).sum())
+    result = Result(
+        experiment="quickstart",
+        data=name,
+        method="st-tau",
+        states=settings.automaton_states,
+        seed=seed,
+        metrics={
+            "equal": float(equivalence.equal),
+            "pe": 100 * wrong / len(test),
+            "attempts": float(attempt + 1),
+        },
+        settings={"mode": "exact", "updates": len(log), "learning_rate": settings.learning_rate},
+        seconds=round(time.perf_counter() - began, 2),
+    )
+    longest = int(test.lengths.max()) - 1
+    return AutomatonRun(
+        tomita(settings.grammar), extracted, equivalence, log, attempt + 1, wrong, len(test), longest, result
+    )
+
+
+def learn_digits(
+    method: str,
+    settings: Settings,
+    seed: int,
+    digits: dict[str, SequenceDataset],
+    foreign: SequenceDataset,
+    progress: Progress = _silent,
+) -> DigitRun:
+    """Train one method to name a digit after any number of its rows; measure it on familiar and on foreign digits.
+
+    Every image is in the training data eight times, cut after one to eight rows. The weights kept are those with the
+    smallest negative log-likelihood on validation data. ECE and MCE are over the answers after every row; error and
+    detection are those after the last.
+    """
+    began = time.perf_counter()
+    torch.manual_seed(seed)
+    train, validation, test = (digits[name] for name in ("train", "validation", "test"))
+    rows = train.inputs.shape[1]
+    layer = (
+        nn.LSTM(8, settings.digit_hidden)
+        if method == "lstm"
+        else STTauLSTM(8, settings.digit_hidden, settings.digit_states, readout=settings.digit_readout)
+    )
+    model = SequenceClassifier(layer, 10 - len(settings.foreign_digits))
+    title = f"digits, {'LSTM' if method == 'lstm' else 'ST-τ LSTM'}, seed {seed}"
+
+    def read(data: SequenceDataset, samples: int) -> Prediction:
+        return predict(model, data.inputs, samples=samples, seed=seed, per_step=True)
+
+    log = fit(
+        model,
+        train.inputs.repeat_interleave(rows, dim=0),
+        train.labels.repeat_interleave(rows),
+        torch.arange(1, rows + 1).repeat(len(train)),
+        updates=settings.digit_updates,
+        batch_size=settings.digit_batch_size,
+        learning_rate=settings.learning_rate,
+        seed=seed,
+        validate=lambda: negative_log_likelihood(*_all_answers(read(validation, 5), validation)),
+        callbacks=lambda update: progress(title, update.number, update.of),
+    )
+    inside, outside = read(test, settings.samples), read(foreign, settings.samples)
+    answers, labels = _all_answers(inside, test)
+    areas = detection(1 - inside.confidence[:, -1], 1 - outside.confidence[:, -1])
+    metrics = {
+        "pe": 100 * prediction_error(inside.mean[:, -1], test.labels),
+        "ece": 100 * calibration_error(answers, labels),
+        "mce": 100 * calibration_error(answers, labels, norm="maximum"),
+        "nll": negative_log_likelihood(answers, labels),
+        "auroc": 100 * areas.auroc,
+        "aupr": 100 * areas.aupr,
+    }
+    if isinstance(layer, STTauLSTM):
+        metrics["temperature"] = layer.temperature.item()
+    return DigitRun(
+        method=method,
+        reading=inside,
+        foreign=outside,
+        curve=reliability_curve(answers, labels),
+        result=Result(
+            experiment="quickstart",
+            data="digits",
+            method=method,
+            states=None if method == "lstm" else settings.digit_states,
+            seed=seed,
+            metrics={name: round(value, 4) for name, value in metrics.items()},
+            settings={
+                "foreign_digits": list(settings.foreign_digits),
+                "hidden_size": settings.digit_hidden,
+                "readout": None if method == "lstm" else settings.digit_readout,
+                "updates": len(log),
+                "learning_rate": settings.learning_rate,
+                "batch_size": settings.digit_batch_size,
+                "samples": settings.samples,
+                "score": "1 - confidence",
+            },
+            seconds=round(time.perf_counter() - began, 2),
+        ),
+    )
+
+
+def _all_answers(reading: Prediction, data: SequenceDataset) -> tuple[Tensor, Tensor]:
+    """The answers after every row, and the label each should have been."""
+    return reading.mean.flatten(0, 1), data.labels.repeat_interleave(reading.mean.shape[1])

@@ -1,0 +1,93 @@
+"""Figures of the quickstart's report."""
+
+from __future__ import annotations
+
+import torch
+from matplotlib.figure import Figure
+
+from sttau.inference import Prediction
+from sttau.plotting.automaton import draw_automaton
+from sttau.plotting.reliability import reliability_axes
+from sttau.plotting.style import BLUE, GREEN, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, RED
+from sttau.quickstart import AutomatonRun, Quickstart
+
+
+def automaton_figure(run: AutomatonRun) -> Figure:
+    """Draw the true automaton and the extracted one side by side."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_automaton(left, run.truth, "The truth", color=MUTED)
+    verdict = "proved equal" if run.equivalence else f"differs on “{run.equivalence.counterexample}”"
+    title, probabilities = f"Read out of the network: {verdict}", run.extracted.probabilities
+    draw_automaton(right, run.extracted.dfa, title, probabilities=probabilities)
+    return figure
+
+
+def reliability_figure(quickstart: Quickstart) -> Figure:
+    """Reliability diagrams of all methods, first seed."""
+    first = [run for run in quickstart.digits if run.result.seed == quickstart.digits[0].result.seed]
+    figure = Figure(figsize=(4.2 * len(first), 4.4), layout="constrained")
+    for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
+        metrics = run.result.metrics
+        title = f"{METHOD_NAMES[run.method]}: ECE {metrics['ece']:.2f} %, MCE {metrics['mce']:.1f} %"
+        reliability_axes(axes, run.curve, title, METHOD_COLORS[run.method])
+    return figure
+
+
+def reading_figure(quickstart: Quickstart) -> Figure:
+    """Show how uncertainty goes away while digits are read row by row: one digit, and the mean over all (ST-τ)."""
+    run = next(run for run in quickstart.digits if run.method == "st-tau")
+    reading, row = run.reading, telling_row(quickstart, run.reading)
+    image, label = quickstart.test.inputs[row], int(quickstart.test.labels[row])
+    figure = Figure(figsize=(11, 3.5), layout="constrained")
+    picture, classes, total, epistemic = figure.subplots(1, 4, width_ratios=[0.8, 1.2, 1.2, 1.2])
+    steps = torch.arange(1, image.shape[0] + 1).numpy()
+    picture.imshow(image.numpy(), cmap="Greys", aspect="equal")
+    picture.set(xticks=[], yticks=range(image.shape[0]), yticklabels=steps, ylabel="row")
+    picture.set_title(f"a “{label}”")
+    picture.spines[:].set_visible(False)
+
+    probability, deviation = reading.mean[row], reading.variance[row].sqrt()
+    rivals = [digit for digit in probability.amax(0).argsort(descending=True).tolist() if digit != label]
+    for digit, color in zip([label, *rivals], (BLUE, ORANGE, GREEN), strict=False):
+        middle, spread = probability[:, digit].numpy(), deviation[:, digit].numpy()
+        classes.plot(steps, middle, color=color, marker="o", markersize=3.5, label=f"“{digit}”")
+        classes.fill_between(steps, middle - spread, middle + spread, color=color, alpha=0.18, linewidth=0)
+    classes.set(ylim=(-0.03, 1.03), xlabel="rows read", ylabel="probability", title="what it believes")
+    classes.legend(frameon=False, fontsize=9)
+
+    foreign = " and ".join(map(str, quickstart.settings.foreign_digits))
+    for axes, name, title in ((total, "total", "total uncertainty"), (epistemic, "epistemic", "its epistemic part")):
+        mine, familiar, unseen = getattr(reading, name)[row], getattr(reading, name), getattr(run.foreign, name)
+        axes.plot(steps, mine, color=BLUE, marker="o", markersize=3.5, label=f"this “{label}”")
+        axes.plot(steps, familiar.mean(0), color=MUTED, linewidth=2, label="mean, all test digits")
+        axes.plot(steps, unseen.mean(0), color=RED, linewidth=2, label=f"mean, unseen {foreign}")
+        axes.set(xlabel="rows read", ylabel="bits", ylim=(0, None), title=title)
+    total.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def foreign_figure(quickstart: Quickstart) -> Figure:
+    """Histogram of uncertainty on familiar and on foreign digits, first seed."""
+    first = [run for run in quickstart.digits if run.result.seed == quickstart.digits[0].result.seed]
+    foreign = " and ".join(map(str, quickstart.settings.foreign_digits))
+    figure = Figure(figsize=(4.6 * len(first), 3.2), layout="constrained")
+    for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
+        edges = torch.linspace(0, 3, 31).numpy()
+        for values, color, label in (
+            (run.reading.total[:, -1], METHOD_COLORS[run.method], "familiar digits"),
+            (run.foreign.total[:, -1], RED, f"never seen: {foreign}"),
+        ):
+            weights = torch.full_like(values, 1 / len(values)).numpy()
+            axes.hist(values.numpy(), edges, weights=weights, color=color, alpha=0.6, label=label)
+        title = f"{METHOD_NAMES[run.method]}: AUROC {run.result.metrics['auroc']:.1f} %"
+        axes.set(xlabel="total uncertainty (bits)", ylabel="share of digits", yscale="log", title=title)
+        axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def telling_row(quickstart: Quickstart, reading: Prediction) -> int:
+    """Choose the digit whose uncertainty shrinks most while it is read, among those that end up right."""
+    right = reading.label[:, -1] == quickstart.test.labels
+    fall = reading.total.amax(1) - reading.total[:, -1]
+    return int(torch.where(right, fall, -1.0).argmax())

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from sttau import SequenceClassifier, compare
+from sttau.calibration import brier_score, calibration_error, negative_log_likelihood
+from sttau.compare import METHODS, Comparison, run
+from sttau.data import SequenceDataset, load
+from sttau.inference import predict
+from sttau.training import Interrupted, Update
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 6, "updates": 6, "validate_every": 3, "samples": 2, "resamples": 20, "rounds": 99, "progress": False,
+}  # fmt: skip
+
+
+def digits(count: int = 40) -> list[SequenceDataset]:
+    parts = (load("digits", split) for split in ("train", "validation", "test"))  # sorted by class
+    return [part.select(torch.linspace(0, len(part) - 1, count).long()) for part in parts]
+
+
+def without_time(comparison: Comparison) -> list[dict[str, Any]]:
+    return [row for row in comparison.rows if row["metric"] not in ("seconds", "predict_ms")]
+
+
+@pytest.fixture(scope="module")
+def small() -> Comparison:
+    return compare(list(METHODS), digits(), seeds=2, foreign=torch.rand(20, 8, 8), scaling=True, **SMALL)
+
+
+def test_every_method_has_a_row_for_every_metric(small: Comparison) -> None:
+    methods = [f"{name}{end}" for name in METHODS for end in ("", " + scaling")]
+    metrics = ["pe", "nll", "brier", "ece", "mce", "aurc", "auroc", "aupr", "parameters", "seconds", "predict_ms"]
+    assert [(row["method"], row["metric"]) for row in small.rows] == [(a, b) for a in methods for b in metrics]
+    assert small.methods == methods
+    assert small.metrics == metrics
+    for row in small.rows:
+        counted = row["metric"] in ("parameters", "seconds", "predict_ms")
+        assert row["seeds"] == 2
+        assert (row["p"] is None) == (counted or row["method"] == "lstm")
+        assert counted or row["low"] <= row["high"]
+    assert len(small.results) == 2 * len(methods)
+
+
+def test_the_numbers_are_those_of_the_networks_that_are_returned(small: Comparison) -> None:
+    test = digits()[2]
+    for method in METHODS:
+        answers = [
+            predict(model, test.inputs, test.lengths, 2, seed).mean  # type: ignore[call-overload]
+            for seed, model in enumerate(small.models[method])
+        ]
+        for metric, function, scale in (
+            ("nll", negative_log_likelihood, 1),
+            ("brier", brier_score, 1),
+            ("ece", calibration_error, 100),
+        ):
+            values = torch.tensor([scale * function(answer, test.labels) for answer in answers], dtype=torch.float64)
+            row = small.row(method, metric)
+            assert row["value"] == pytest.approx(float(values.mean()), rel=1e-5)
+            assert row["spread"] == pytest.approx(float(values.std()), rel=1e-4)
+
+
+def test_a_comparison_is_the_same_again_and_with_other_methods_beside(small: Comparison) -> None:
+    fewer = compare(["lstm", "st-tau"], digits(), seeds=2, foreign=small_foreign(), **SMALL)
+    assert not torch.equal(small.models["lstm"][0].head.weight, small.models["lstm"][1].head.weight)
+    for method in ("lstm", "st-tau"):
+        for model, other in zip(small.models[method], fewer.models[method], strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def small_foreign() -> torch.Tensor:
+    return torch.rand(20, 8, 8)
+
+
+def test_scaling_leaves_one_networks_answers_and_changes_its_confidence(small: Comparison) -> None:
+    plain, scaled = small.row("lstm", "pe"), small.row("lstm + scaling", "pe")
+    assert plain["value"] == scaled["value"]
+    assert small.row("lstm", "nll")["value"] != small.row("lstm + scaling", "nll")["value"]
+    result = next(result for result in small.results if result.method == "lstm + scaling")
+    assert result.settings["scaling"] > 0
+
+
+def test_marks_follow_from_p_and_the_direction_of_the_metric() -> None:
+    row = {"goal": "min", "difference": -0.1, "p_adjusted": 0.005}
+    assert run._mark(row) == "▲▲"
+    assert run._mark(row | {"goal": "max"}) == "▼▼"
+    assert run._mark(row | {"p_adjusted": 0.05}) == "▲"
+    assert run._mark(row | {"p_adjusted": 0.051}) == ""
+    assert run._mark(row | {"p_adjusted": None}) == ""
+
+
+def test_a_method_that_learns_is_marked_as_better_than_one_that_does_not() -> None:
+    def frozen(data: SequenceDataset, seed: int) -> SequenceClassifier:
+        model = SequenceClassifier(nn.GRU(8, 16), 10)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name == "head.bias")
+        return model
+
+    settings = SMALL | {"hidden_size": 16, "updates": 80, "rounds": 999, "learning_rate": 0.02}
+    comparison = compare({"frozen": frozen, "gru": "gru"}, digits(100), seeds=1, **settings)
+    assert comparison.reference == "frozen"
+    for metric in ("pe", "nll", "brier"):
+        row = comparison.row("gru", metric)
+        assert row["difference"] < 0
+        assert row["mark"] == "▲▲"
+        assert row["p"] == row["p_adjusted"] == 1 / 1000
+    turned = compare({"frozen": frozen, "gru": "gru"}, digits(100), seeds=1, reference="gru", **settings)
+    assert turned.row("frozen", "nll")["mark"] == "▼▼"
+
+
+@pytest.mark.parametrize("name", ["tomita2", "numbers"])
+def test_tokens_of_any_length_and_numbers_are_compared(name: str) -> None:
+    if name == "tomita2":
+        data = [load(name, split).select(torch.arange(60)) for split in ("train", "validation", "test")]
+        metrics = ["pe", "nll", "brier", "ece", "mce", "aurc"]
+    else:
+        x = torch.randn(90, 5, 2)
+        whole = SequenceDataset("numbers", "train", x, torch.randint(2, 6, (90,)), x[:, 0], (), "made up")
+        data = [whole.select(torch.arange(90) % 3 == part) for part in range(3)]
+        metrics = ["mse", "mae", "nll", "crps", "coverage", "width"]
+    comparison = compare(["lstm", "ensemble", "bayes", "dropout", "st-tau"], data, seeds=1, **SMALL)
+    assert comparison.metrics == [*metrics, "parameters", "seconds", "predict_ms"]
+    assert all(row["spread"] is None for row in comparison.rows)
+    assert all(torch.tensor(row["value"]).isfinite() for row in comparison.rows)
+
+
+def test_an_interrupted_comparison_goes_on_and_trains_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods, data = ["lstm", "st-tau"], digits()
+    whole = compare(methods, data, seeds=2, **SMALL)
+    numbers: list[tuple[str, int]] = []
+    fit = run.__dict__["train_cell"].__globals__["fit"]
+
+    def watched(*args: Any, callbacks: list[Any], **options: Any) -> Any:
+        def watch(update: Update) -> None:
+            numbers.append((str(options["folder"]), update.number))
+            if len(numbers) == 10:  # in the second network, after its first checkpoint
+                raise Interrupted
+
+        return fit(*args, callbacks=[*callbacks, watch], **options)
+
+    monkeypatch.setitem(run.__dict__["train_cell"].__globals__, "fit", watched)
+    with pytest.raises(Interrupted):
+        compare(methods, data, seeds=2, folder=tmp_path, **SMALL)
+    again = compare(methods, data, seeds=2, folder=tmp_path, **SMALL)
+    assert without_time(again) == without_time(whole)
+    made = len(numbers)
+    assert made == 4 * 6 + 1  # one update was made again
+    third = compare(methods, data, seeds=2, folder=tmp_path, **SMALL)
+    assert len(numbers) == made
+    assert without_time(third) == without_time(whole)
+    assert [r.metrics["seconds"] for r in third.results] == [r.metrics["seconds"] for r in again.results]
+    more = compare(["gru", *methods], data, seeds=2, folder=tmp_path, **SMALL)
+    assert len(numbers) == made + 2 * 6
+    assert more.row("st-tau", "nll")["value"] == whole.row("st-tau", "nll")["value"]
+
+
+def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
+    train, validation, test = digits()
+    compare(["lstm"], (train, validation, test), seeds=1, folder=tmp_path, **SMALL)
+    other = dataclasses.replace(validation, inputs=validation.inputs + 1)
+    with pytest.raises(ValueError, match=r"other settings: validation data was 40 sequences .* or another folder"):
+        compare(["lstm"], (train, other, test), seeds=1, folder=tmp_path, **SMALL)
+    with pytest.raises(ValueError, match="holds a run with other settings: updates was 6, is 7"):
+        compare(["lstm"], (train, validation, test), seeds=1, folder=tmp_path, **SMALL | {"updates": 7})
+    with pytest.raises(ValueError, match=r"other settings: model was [^;]*LSTM\(8, 6\)"):
+        compare(["lstm"], (train, validation, test), seeds=1, folder=tmp_path, **SMALL | {"hidden_size": 7})
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"methods": "lstm"}, ValueError, "methods must be a list of names"),
+        ({"methods": []}, ValueError, "methods must be a list of names"),
+        ({"methods": ["rnn"]}, ValueError, "methods must be among lstm, gru"),
+        ({"methods": {"mine": 3}}, ValueError, "methods must be among lstm, gru, .* got 3"),
+        ({"methods": {"a/b": "lstm"}}, ValueError, "must not hold a path"),
+        ({"methods": {"mine": lambda data, seed: nn.LSTM(1, 1)}}, TypeError, "methods must make a SequenceClassifier"),
+        ({"reference": "gru"}, ValueError, "reference must be one of the methods, lstm, st-tau, got 'gru'"),
+        ({"seeds": 0}, ValueError, "seeds must be at least 1"),
+        ({"seeds": [1, 1]}, ValueError, "different whole numbers"),
+        ({"settings": {"gru": {}}}, ValueError, "settings must be for methods of this comparison, lstm, st-tau"),
+        ({"data": [1, 2]}, ValueError, "data must be the name of a data set, or its"),
+        ({"data": "mnist"}, ValueError, "name must be one of bih"),
+        ({"foreign": torch.rand(3, 8, 7)}, ValueError, "foreign does not go with the data: inputs have 7 features"),
+        ({"foreign": "mnist"}, ValueError, "name must be one of bih"),
+        ({"update": 3}, TypeError, r"compare\(\) takes no update"),
+        ({"validate": None}, TypeError, r"compare\(\) takes no validate"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_training(
+    changes: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    def told(title: str) -> None:
+        pytest.fail(f"{title} was begun")
+
+    arguments: dict[str, Any] = {"methods": ["lstm", "st-tau"], "data": digits(), **SMALL, "on_network": told} | changes
+    with pytest.raises(kind, match=words):
+        compare(arguments.pop("methods"), arguments.pop("data"), **arguments)

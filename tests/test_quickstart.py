@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from sttau.jobs.results import Result, read_results
+from sttau.quickstart import Quickstart, Settings, run_quickstart
+from sttau.report.html import summary_table
+
+SMALL = Settings(grammar=1, automaton_updates=200, digit_updates=30, digit_seeds=1, samples=2, digit_hidden=8)
+COMMITTED = Path(__file__).parents[2] / "results/quickstart/results.jsonl"
+
+
+@pytest.fixture(scope="module")
+def small() -> Quickstart:
+    return run_quickstart(SMALL)
+
+
+def _without_time(results: list[Result]) -> list[Result]:
+    return [dataclasses.replace(result, seconds=0.0) for result in results]
+
+
+def test_the_same_seed_gives_the_same_results(small: Quickstart) -> None:
+    assert _without_time(run_quickstart(SMALL).results) == _without_time(small.results)
+
+
+def test_foreign_digits_are_kept_out_of_training_and_test(small: Quickstart) -> None:
+    assert set(small.test.labels.tolist()) == set(range(8))
+    assert set(small.foreign.labels.tolist()) == {8, 9}
+    assert {run.method for run in small.digits} == {"lstm", "st-tau"}
+    assert all(run.reading.mean.shape == (len(small.test), 8, 8) for run in small.digits)
+
+
+def test_progress_is_told_to_the_end() -> None:
+    told: dict[str, tuple[int, int]] = {}
+    run_quickstart(
+        dataclasses.replace(SMALL, automaton_updates=3, automaton_attempts=1, digit_updates=3),
+        progress=lambda title, done, of: told.update({title: (done, of)}),
+    )
+    assert set(told.values()) == {(3, 3)}
+    assert len(told) == 3
+
+
+def test_the_table_in_the_readme_is_the_one_of_the_committed_results() -> None:
+    header, rows = summary_table(read_results(COMMITTED))
+    readme = (COMMITTED.parents[2] / "README.md").read_text("utf-8")
+    for cells in (header, *rows):
+        assert f"| {' | '.join(cells)} |" in readme
+    automaton = read_results(COMMITTED)[0]
+    assert automaton.metrics["equal"] == 1
+    assert automaton.metrics["pe"] == 0
