@@ -110,18 +110,18 @@ def test_lengths_that_cannot_be_are_refused(tokens: bool, lengths: Any, error: t
 @pytest.mark.parametrize("value", [-1, 5, 10**12])
 def test_a_token_outside_the_vocabulary_may_stand_in_the_padding(value: int, inference: Any) -> None:
     model, inputs, lengths = reader(tokens=True), ids(), [5, 3, 2, 4]
-    clean = predict(model, inputs, lengths, inference=inference).mean
+    clean = predict(model, inputs, lengths, mode=inference).mean
     inputs[1, 3] = inputs[2, 2] = inputs[3, 4] = value
-    assert torch.equal(predict(model, inputs, lengths, inference=inference).mean, clean)
+    assert torch.equal(predict(model, inputs, lengths, mode=inference).mean, clean)
 
 
 @pytest.mark.parametrize("inference", ["soft", "exact", "deterministic"])
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 def test_a_number_that_is_not_finite_may_stand_in_the_padding(value: float, inference: Any) -> None:
     model, inputs, lengths = reader(tokens=False), features(), [5, 3, 2, 4]
-    clean = predict(model, inputs, lengths, inference=inference).mean
+    clean = predict(model, inputs, lengths, mode=inference).mean
     inputs[1, 3, 0] = inputs[2, 2:] = inputs[3, 4, 1] = value
-    assert torch.equal(predict(model, inputs, lengths, inference=inference).mean, clean)
+    assert torch.equal(predict(model, inputs, lengths, mode=inference).mean, clean)
 
 
 def test_the_last_step_within_a_length_is_still_checked() -> None:
@@ -136,9 +136,7 @@ def test_the_last_step_within_a_length_is_still_checked() -> None:
 def test_tokens_of_any_integer_type_are_read_alike(dtype: str, inference: Any) -> None:
     model, inputs = reader(tokens=True), ids()
     narrow = inputs.numpy().astype(np.dtype(dtype))
-    assert torch.equal(
-        predict(model, narrow, inference=inference).mean, predict(model, inputs, inference=inference).mean
-    )
+    assert torch.equal(predict(model, narrow, mode=inference).mean, predict(model, inputs, mode=inference).mean)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])

@@ -147,7 +147,7 @@ def network(tmp_path: Path) -> Path:
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(4)
-    model.remember(load("tomita1", "train"))
+    model.set_metadata(load("tomita1", "train"))
     return model.save(tmp_path / "network.safetensors")
 
 
@@ -199,9 +199,9 @@ def test_extract_names_what_is_wrong(network: Path, options: list[str], message:
 def test_extract_needs_to_know_the_symbols_and_a_law(tmp_path: Path) -> None:
     silent = SequenceClassifier(STTauGRU(4, 8, 3), 2, torch.nn.Embedding(3, 4)).save(tmp_path / "silent.safetensors")
     shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(silent)])
-    assert "does not say what its tokens mean: model.remember(data)" in shown.output
+    assert "does not say what its tokens mean: model.set_metadata(data)" in shown.output
     model = SequenceClassifier(STTauLSTM(4, 8, 3), 2, torch.nn.Embedding(3, 4))
-    model.remember(load("tomita1", "train"))
+    model.set_metadata(load("tomita1", "train"))
     path = model.save(tmp_path / "lstm.safetensors")
     for kind in ("dfa", "pa"):
         shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["extract", str(path), "--kind", kind])

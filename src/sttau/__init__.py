@@ -1,6 +1,9 @@
 """Recurrent networks that know when they do not know."""
 
-from sttau import automata, calibration, data, ood, training
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sttau import calibration, data, inference, layers, methods, models, ood, training
 from sttau.compare import compare
 from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
 from sttau.layers import (
@@ -12,7 +15,20 @@ from sttau.layers import (
     VariationalDropoutLSTM,
 )
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, load
+from sttau.training import fit
 from sttau.version import __version__
+
+if TYPE_CHECKING:
+    from sttau import automata, rl
+
+_LAZY = ("automata", "rl")  # they load networkx and gymnasium
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return import_module(f"sttau.{name}")
+    raise AttributeError(f"module 'sttau' has no attribute {name!r}")
+
 
 __all__ = [
     "BayesLSTM",
@@ -32,9 +48,15 @@ __all__ = [
     "calibration",
     "compare",
     "data",
+    "fit",
     "forecast",
+    "inference",
+    "layers",
     "load",
+    "methods",
+    "models",
     "ood",
     "predict",
+    "rl",
     "training",
 ]

@@ -285,7 +285,7 @@ def extract(
         network = sttau.load(model)
         vocabulary = getattr(network, "vocabulary", None)
         if not isinstance(network, sttau.SequenceClassifier) or not vocabulary:
-            raise ValueError(f"{model} does not say what its tokens mean: model.remember(data) before model.save(path)")
+            raise ValueError(f"{model} has no vocabulary: call model.set_metadata(data) before model.save(path)")
         names = network.class_names
         chosen = accept or ("accept" if "accept" in names else "1")
         number = names.index(chosen) if chosen in names else int(chosen) if chosen.isdigit() else -1

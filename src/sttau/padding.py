@@ -1,4 +1,4 @@
-"""Padded batches: which of their steps belong to a sequence."""
+"""Padded batches: which steps belong to a sequence, the last valid step, and clearing the padding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def valid_steps(inputs: Tensor, lengths: Tensor) -> Tensor:
-    """Mask (batch, time) of the steps of ``inputs``, (batch, time, …), that lie within each sequence's length.
+    """Return the mask (batch, time) of the steps of ``inputs``, (batch, time, …), within each sequence's length.
 
     Example:
         >>> valid_steps(torch.zeros(2, 3), torch.tensor([3, 1]))
@@ -18,7 +18,34 @@ def valid_steps(inputs: Tensor, lengths: Tensor) -> Tensor:
     return step < lengths.to(inputs.device)[:, None]
 
 
-def clear_padding(inputs: Tensor, lengths: Tensor) -> Tensor:
-    """Put zeros beyond each sequence's length, so that whatever stood there, NaN included, has no effect."""
+def clear_padding(inputs: Tensor, lengths: Tensor | None) -> Tensor:
+    """Set everything beyond each sequence's length to zero, so that the padding, NaN included, has no effect."""
+    if lengths is None:
+        return inputs
     beyond = ~valid_steps(inputs, lengths)
     return inputs.masked_fill(beyond.reshape(*beyond.shape, *(1,) * (inputs.dim() - 2)), 0)
+
+
+def last_valid_step(values: Tensor, lengths: Tensor | None, directions: int = 1) -> Tensor:
+    """Select the step that each direction reads last.
+
+    Args:
+        values: (rows, time, directions · size). The rows are several samples of the same sequences where there are
+            more rows than lengths.
+        lengths: (batch,) valid steps; None where all steps are valid.
+        directions: 2 for the concatenated output of a bidirectional layer, whose second half ends at step 0.
+
+    Returns:
+        (rows, directions · size).
+
+    Example:
+        >>> last_valid_step(torch.arange(8.0).view(2, 4, 1), torch.tensor([3, 1])).flatten().tolist()
+        [2.0, 4.0]
+    """
+    size = values.shape[-1] // directions
+    if lengths is None:
+        forward = values[:, -1, :size]
+    else:
+        last = lengths.to(values.device).repeat(len(values) // len(lengths)) - 1
+        forward = values[torch.arange(len(values), device=values.device), last, :size]
+    return forward if directions == 1 else torch.cat([forward, values[:, 0, size:]], dim=-1)

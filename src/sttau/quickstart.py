@@ -135,9 +135,7 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
 
         log = fit(
             model,
-            train.inputs,
-            train.labels,
-            train.lengths,
+            train,
             updates=settings.automaton_updates,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
@@ -148,7 +146,7 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
             break
     extracted = extract_dfa(model, train.vocabulary)
     equivalence = extracted.equivalent_to(tomita(settings.grammar))
-    wrong = int((predict(model, test.inputs, test.lengths).label != test.labels).sum())
+    wrong = int((predict(model, test).label != test.labels).sum())
     result = Result(
         experiment="quickstart",
         data=name,
@@ -207,7 +205,7 @@ def learn_digits(
         batch_size=settings.digit_batch_size,
         learning_rate=settings.learning_rate,
         seed=seed,
-        validate=lambda: negative_log_likelihood(*_all_answers(read(validation, 5), validation)),
+        validation=lambda: negative_log_likelihood(*_all_answers(read(validation, 5), validation)),
         callbacks=lambda update: progress(title, update.number, update.of),
     )
     inside, outside = read(test, settings.samples), read(foreign, settings.samples)
@@ -221,8 +219,8 @@ def learn_digits(
         "auroc": 100 * areas.auroc,
         "aupr": 100 * areas.aupr,
     }
-    if isinstance(layer, STTauLSTM):
-        metrics["temperature"] = layer.temperature.item()
+    if model.layer.num_states is not None:
+        metrics["temperature"] = model.layer.temperature.item()
     return DigitRun(
         method=method,
         reading=inside,

@@ -43,7 +43,7 @@ def _batch(tokens: int, batch: int = 40, longest: int = 60) -> tuple[Tensor, Ten
 def test_answers_are_the_networks(k: int, tokens: int, initial: str) -> None:
     model = _model(k, tokens, 3, initial=initial)
     inputs, lengths = _batch(tokens)
-    expected = predict(model, inputs, lengths, inference="exact").mean
+    expected = predict(model, inputs, lengths, mode="exact").mean
     found = compile(model, _symbols(tokens), start=None).probabilities(inputs, lengths)
     assert float((found - expected).abs().max()) < 1e-6
 
@@ -51,25 +51,25 @@ def test_answers_are_the_networks(k: int, tokens: int, initial: str) -> None:
 def test_strings_of_a_thousand_symbols_keep_the_precision() -> None:
     model = _model(10, scale=6.0)
     inputs, _ = _batch(3, 8, 1000)
-    expected = predict(model, inputs, inference="exact").mean
+    expected = predict(model, inputs, mode="exact").mean
     assert float((compile(model, VOCABULARY).probabilities(inputs) - expected).abs().max()) < 1e-6
 
 
 def test_in_float64_nothing_but_rounding_is_between() -> None:
     model = _model(10, scale=6.0).double()
     inputs, lengths = _batch(3, 8, 300)
-    expected = predict(model, inputs, lengths, inference="exact").mean
+    expected = predict(model, inputs, lengths, mode="exact").mean
     assert float((compile(model, VOCABULARY).probabilities(inputs, lengths) - expected).abs().max()) < 1e-13
 
 
 def test_uncertainty_is_the_networks_too() -> None:
     model = _model()
     inputs, lengths = _batch(3)
-    expected = predict(model, inputs, lengths, inference="exact")
+    expected = predict(model, inputs, lengths, mode="exact")
     found = compile(model, VOCABULARY).predict(inputs, lengths)
     for name in ("mean", "variance", "total", "aleatoric", "epistemic"):
         assert torch.allclose(getattr(found, name), getattr(expected, name).double(), atol=2e-6), name
-    assert found.inference == expected.inference
+    assert found.mode == expected.inference
 
 
 def test_reading_word_by_word_in_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_reading_word_by_word_in_threads_changes_nothing(monkeypatch: pytest.Mon
 
 def test_the_pa_gives_the_same_answers_to_strings() -> None:
     model = _model()
-    model.remember(load("tomita1", "train"))
+    model.set_metadata(load("tomita1", "train"))
     compiled = compile(model)
     strings = ["".join(s) for n in range(6) for s in product("01", repeat=n)]
     assert torch.allclose(compiled.pa().probability(strings), compiled.probabilities(strings)[:, 1], atol=1e-14)

@@ -84,7 +84,7 @@ def _random(states: int = 5, temperature: float = 1.5) -> SequenceClassifier:
         model.finite_state_layer.states.mul_(2)
         model.head.weight.mul_(4)
         model.embedding.weight.mul_(6)
-    model.remember(load("tomita3", "train"))
+    model.set_metadata(load("tomita3", "train"))
     return model.double()
 
 
@@ -129,7 +129,7 @@ def test_the_categorical_automaton_is_the_exact_network_and_the_relaxed_one_is_n
     model = _random()
     strings = ["", "0", "110", "010011", "1" * 30]
     data = as_dataset(strings, torch.zeros(5), "01")
-    exact = predict(model, data.inputs, data.lengths, inference="exact").mean[:, 1]
+    exact = predict(model, data.inputs, data.lengths, mode="exact").mean[:, 1]
     categorical, relaxed = extract_pa(model), extract_pa(model, table="relaxed mean")
     assert (categorical.table, relaxed.table) == ("categorical", "relaxed mean")
     torch.testing.assert_close(categorical.pa.probability(strings), exact, atol=1e-9, rtol=0)

@@ -15,7 +15,7 @@ def _model(scale: float) -> SequenceClassifier:
     with torch.no_grad():
         model.finite_state_layer.states.mul_(scale)
         model.head.weight *= 4
-    model.remember(load("tomita3", "train"))
+    model.set_metadata(load("tomita3", "train"))
     return model
 
 

@@ -227,7 +227,7 @@ def test_logits_of_a_prediction_are_its_runs_or_the_exact_mean() -> None:
     assert torch.allclose(to_logits(p).softmax(-1), p.samples.double())
     with pytest.raises(ValueError, match="keep_samples=True"):
         to_logits(sttau.predict(model, x, samples=3))
-    exact = sttau.predict(model, x, inference="exact")
+    exact = sttau.predict(model, x, mode="exact")
     assert torch.allclose(to_logits(exact).softmax(-1), exact.mean.double())
 
 

@@ -108,7 +108,7 @@ def test_a_saved_model_reads_new_files_and_typed_sentences(tmp_path: Path) -> No
     assert train.vocabulary is not None
     model = SequenceClassifier(STTauGRU(8, 16, num_states=3), 2, nn.Embedding(len(train.vocabulary), 8))
     fit(model, train.inputs, train.labels, train.lengths, updates=60, learning_rate=0.02)
-    model.remember(train)
+    model.set_metadata(train)
     model = load(model.save(tmp_path / "model.safetensors"))
     new = read(write(tmp_path / "new.csv", [{"text": "a FINE thing"}, {"text": "dull dull"}]), like=model)
     p = predict(model, new.inputs, new.lengths)
@@ -120,7 +120,7 @@ def test_a_saved_model_reads_new_files_and_typed_sentences(tmp_path: Path) -> No
 def test_a_saved_model_reads_new_sequences_in_its_own_order_of_features(tmp_path: Path) -> None:
     train = read(write(tmp_path / "train.csv", LONG))
     model = SequenceClassifier(STTauGRU(2, 8, num_states=3), 2)
-    model.remember(train)
+    model.set_metadata(train)
     model = load(model.save(tmp_path / "model.safetensors"))
     turned = write(tmp_path / "new.jsonl", [dict(reversed(row.items())) for row in LONG])
     assert same(read(turned, like=model), train)
@@ -133,7 +133,7 @@ def test_numbers_are_read_for_a_regressor(tmp_path: Path) -> None:
     assert train.class_names == ()
     model = SequenceRegressor(STTauGRU(2, 8, num_states=3))
     fit(model, train.inputs, train.labels, train.lengths, updates=2)
-    model.remember(train)
+    model.set_metadata(train)
     new = read(write(tmp_path / "new.csv", [{**row, "label": ""} for row in rows]), like=model)
     assert all(map(math.isnan, new.labels.tolist()))
     assert torch.equal(new.inputs, train.inputs)

@@ -110,6 +110,6 @@ def test_a_model_saved_on_the_gpu_loads_anywhere(tmp_path: object) -> None:
 def test_exact_inference_is_stable_over_ten_thousand_steps() -> None:
     model = SequenceClassifier(STTauGRU(3, 64, 10), 4)
     x = torch.randn(2, 10_000, 3)
-    p = predict(model.cuda(), x, inference="exact")
-    q = predict(model.double().cpu(), x.double(), inference="exact")
+    p = predict(model.cuda(), x, mode="exact")
+    q = predict(model.double().cpu(), x.double(), mode="exact")
     torch.testing.assert_close(p.mean.cpu().double(), q.mean, rtol=1e-4, atol=1e-5)

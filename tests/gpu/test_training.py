@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.inference import validation
 from sttau.models import Layer, SequenceModel
-from sttau.training import Interrupted, Job, Update, fit, fit_together
+from sttau.training import Interrupted, Job, Update, fit, fit_many, validation
 from sttau.training.batches import Batch, Data, Order
 from sttau.training.gradients import Gradients
 
@@ -155,7 +154,7 @@ def test_trainings_beside_each_other_go_as_alone(names: tuple[str, ...]) -> None
         validate = validation(model, x, y, lengths)
         return Job(model, x, y, lengths, options | {"seed": number, "validate": validate, "metric": "nll"})
 
-    done = {item.number: item for item in fit_together(map(job, range(len(names))), at_once=2)}
+    done = {item.number: item for item in fit_many(map(job, range(len(names))), at_once=2)}
     for number in range(len(names)):
         assert done[number].error is None
         alone = job(number)

@@ -151,7 +151,7 @@ STAY, SPLIT, GO = torch.eye(3, dtype=DOUBLE)
 
 def test_the_left_machine_of_the_paper_has_only_aleatoric_uncertainty() -> None:
     model = drawn_machine([[0.5, 0.5], [0.3, 0.7], [0.5, 0.5]])
-    p = predict(model, GO[None, None], inference="exact")
+    p = predict(model, GO[None, None], mode="exact")
     close(p.mean, torch.tensor([[0.3, 0.7]], dtype=DOUBLE))
     assert f"{p.total.item():.4f}" == "0.8813"
     assert f"{p.aleatoric.item():.4f}" == "0.8813"
@@ -160,7 +160,7 @@ def test_the_left_machine_of_the_paper_has_only_aleatoric_uncertainty() -> None:
 
 def test_the_right_machine_of_the_paper_splits_its_uncertainty() -> None:
     model = drawn_machine([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5]])
-    p = predict(model, SPLIT[None, None], inference="exact")
+    p = predict(model, SPLIT[None, None], mode="exact")
     close(p.mean, torch.tensor([[0.3, 0.7]], dtype=DOUBLE))
     close(p.variance, torch.tensor([[0.04, 0.04]], dtype=DOUBLE))
     assert f"{p.total.item():.4f}" == "0.8813"
@@ -170,7 +170,7 @@ def test_the_right_machine_of_the_paper_splits_its_uncertainty() -> None:
 
 def test_attribution_names_the_step_at_which_the_paths_part() -> None:
     model = drawn_machine([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5]])
-    p = predict(model, torch.stack([STAY, STAY, SPLIT, STAY])[None], inference="exact")
+    p = predict(model, torch.stack([STAY, STAY, SPLIT, STAY])[None], mode="exact")
     assert p.attribution is not None
     assert f"{p.attribution[0, 2].item():.4f}" == "0.1468"
     close(p.attribution[0, [0, 1, 3]], torch.zeros(3, dtype=DOUBLE))
@@ -178,7 +178,7 @@ def test_attribution_names_the_step_at_which_the_paths_part() -> None:
 
 def test_monte_carlo_gives_the_figures_of_the_paper_too() -> None:
     model = drawn_machine([[0.5, 0.5], [0.1, 0.9], [0.5, 0.5]])
-    p = predict(model, SPLIT[None, None], samples=20_000, inference="hard")
+    p = predict(model, SPLIT[None, None], samples=20_000, mode="hard")
     assert p.mean[0, 0].item() == pytest.approx(0.3, abs=4.5 * 0.2 / math.sqrt(20_000))
     half = (1 - bits(torch.tensor([0.1, 0.9], dtype=DOUBLE)).item()) / 2  # how far entropies are from their mean
     assert p.aleatoric.item() == pytest.approx(0.7345, abs=4.5 * half / math.sqrt(20_000) + 5e-5)
@@ -198,7 +198,7 @@ def test_exact_is_the_sum_over_all_paths(k: int, time: int, classes: int, initia
     model = small_gru(k, classes, seed, initial=initial)
     x = batch_of(2, time, 2, seed=seed)
     lengths = [time, (time + 1) // 2]
-    p = predict(model, x, lengths, inference="exact")
+    p = predict(model, x, lengths, mode="exact")
     for row, length in enumerate(lengths):
         want = split_of(model, x[row, :length])
         for name in FIELDS:
@@ -207,7 +207,7 @@ def test_exact_is_the_sum_over_all_paths(k: int, time: int, classes: int, initia
 
 def test_exact_is_the_sum_over_all_paths_after_every_step() -> None:
     model, x = small_gru(), batch_of(2, 5, 2)
-    p = predict(model, x, inference="exact", per_step=True)
+    p = predict(model, x, mode="exact", per_step=True)
     for row in range(2):
         for step in range(5):
             want = split_of(model, x[row, : step + 1])
@@ -219,7 +219,7 @@ def test_exact_reads_tokens_as_it_reads_their_embeddings() -> None:
     model = bold(SequenceClassifier(STTauGRU(2, 4, num_states=3), 3, nn.Embedding(4, 2)))
     assert model.embedding is not None
     tokens = torch.tensor([[0, 3, 1, 2], [2, 2, 0, 1]])
-    p = predict(model, tokens, inference="exact")
+    p = predict(model, tokens, mode="exact")
     for row in range(2):
         want = split_of(model, model.embedding.weight.detach()[tokens[row]])
         for name in FIELDS:
@@ -233,7 +233,7 @@ def test_attribution_adds_up_to_what_each_state_tells_about_the_label(
     model = small_gru(k, classes, seed)
     x = batch_of(2, time, 2, seed=seed)
     lengths = [time, (time + 1) // 2]
-    p = predict(model, x, lengths, inference="exact")
+    p = predict(model, x, lengths, mode="exact")
     assert p.attribution is not None
     assert p.attribution.shape == (2, time)
     assert bool((p.attribution >= 0).all())
@@ -247,8 +247,8 @@ def test_attribution_adds_up_to_what_each_state_tells_about_the_label(
 
 def test_attribution_is_the_same_whether_or_not_every_step_is_predicted() -> None:
     model, x = small_gru(), batch_of(3, 6, 2)
-    plain = predict(model, x, [6, 4, 1], inference="exact")
-    stepwise = predict(model, x, [6, 4, 1], inference="exact", per_step=True)
+    plain = predict(model, x, [6, 4, 1], mode="exact")
+    stepwise = predict(model, x, [6, 4, 1], mode="exact", per_step=True)
     assert plain.attribution is not None
     assert stepwise.attribution is not None
     assert torch.equal(plain.attribution, stepwise.attribution)
@@ -260,9 +260,7 @@ def test_exact_stays_right_over_ten_thousand_steps(per_step: bool) -> None:
     narrow = SequenceClassifier(STTauGRU(2, 4, num_states=3), 3)
     narrow.load_state_dict(wide.state_dict())
     x = batch_of(2, 10_000, 2)
-    sharp, rough = (
-        predict(model, x, [10_000, 7_001], inference="exact", per_step=per_step) for model in (wide, narrow)
-    )
+    sharp, rough = (predict(model, x, [10_000, 7_001], mode="exact", per_step=per_step) for model in (wide, narrow))
     assert rough.mean.dtype == torch.float32
     assert sharp.mean.dtype == DOUBLE
     for name in FIELDS:
@@ -287,7 +285,7 @@ def test_exact_stays_right_over_ten_thousand_steps(per_step: bool) -> None:
 )
 def test_exact_is_refused_with_the_reason_where_it_would_be_false(layer: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        predict(SequenceClassifier(layer, 3), torch.zeros(1, 3, 2), inference="exact")
+        predict(SequenceClassifier(layer, 3), torch.zeros(1, 3, 2), mode="exact")
 
 
 # -- Monte Carlo ---------------------------------------------------------------------------------------------
@@ -297,10 +295,10 @@ def test_exact_is_refused_with_the_reason_where_it_would_be_false(layer: Any, re
 def test_monte_carlo_converges_to_exact(inference: Any, temperature: float) -> None:
     model, x, runs = small_gru(temperature=temperature), batch_of(3, 4, 2), 20_000
     lengths = [4, 3, 1]
-    truth = predict(model, x, lengths, inference="exact", per_step=True)
-    drawn = predict(model, x, lengths, runs, inference=inference, per_step=True)
+    truth = predict(model, x, lengths, mode="exact", per_step=True)
+    drawn = predict(model, x, lengths, runs, mode=inference, per_step=True)
     with torch.no_grad():
-        laws = model.chain(x, torch.tensor(lengths)).laws[..., None]  # (batch, time, k, 1)
+        laws = model.chain(x, torch.tensor(lengths)).distributions[..., None]  # (batch, time, k, 1)
         outcome = model.head(model.layer.states).softmax(-1)  # (k, classes)
     away = (outcome - truth.mean[:, :, None]).square()
     fourth = (laws * away.square()).sum(-2)
@@ -319,7 +317,7 @@ def test_monte_carlo_converges_to_exact(inference: Any, temperature: float) -> N
 def test_soft_at_a_tiny_temperature_is_hard_path_by_path(kind: Any, deep: bool) -> None:
     layer = kind(2, 4, 3, num_layers=2 if deep else 1, bidirectional=deep, temperature=1e-9)
     model, x = bold(SequenceClassifier(layer, 3)), batch_of(3, 6, 2)
-    soft, hard = (predict(model, x, samples=200, inference=law, keep_samples=True).samples for law in ("soft", "hard"))
+    soft, hard = (predict(model, x, samples=200, mode=law, keep_samples=True).samples for law in ("soft", "hard"))
     assert soft is not None
     assert hard is not None
     close(soft, hard, 1e-9)
@@ -354,7 +352,7 @@ def test_soft_and_hard_are_different_models(temperature: float) -> None:
 @pytest.mark.parametrize("inference", ["soft", "hard"])
 def test_the_seed_decides_the_noise(inference: Any) -> None:
     model, x = small_gru(), batch_of(3, 5, 2)
-    first, again, other = (predict(model, x, seed=seed, inference=inference).mean for seed in (7, 7, 8))
+    first, again, other = (predict(model, x, seed=seed, mode=inference).mean for seed in (7, 7, 8))
     assert torch.equal(first, again)
     assert bool(((first - other).abs().amax(-1) > APART).all())
 
@@ -380,14 +378,14 @@ def test_sequences_are_named_by_their_content_unless_ids_say_otherwise() -> None
 @pytest.mark.parametrize("inference", ["soft", "hard"])
 def test_samples_are_kept_when_asked_for_and_are_what_was_summarized(inference: Any, per_step: bool) -> None:
     model, x = small_gru(), batch_of(2, 5, 2)
-    p = predict(model, x, [5, 3], 7, inference=inference, per_step=per_step, keep_samples=True, chunk_size=4)
+    p = predict(model, x, [5, 3], 7, mode=inference, per_step=per_step, keep_samples=True, chunk_size=4)
     assert p.samples is not None
     assert p.samples.shape == ((7, 2, 5, 3) if per_step else (7, 2, 3))
     close(p.samples.mean(0), p.mean)
     close(p.samples.var(0, correction=0), p.variance)
     close(bits(p.samples).mean(0), p.aleatoric)
     close(bits(p.samples.mean(0)), p.total)
-    assert predict(model, x, [5, 3], 7, inference=inference, per_step=per_step).samples is None
+    assert predict(model, x, [5, 3], 7, mode=inference, per_step=per_step).samples is None
 
 
 # -- a prediction depends on its sequence alone --------------------------------------------------------------
@@ -500,13 +498,13 @@ def test_a_prediction_depends_on_its_sequence_alone(
 def test_arrays_and_lists_are_read_as_tensors_are(inference: Any, dtype: torch.dtype) -> None:
     model = SequenceClassifier(STTauGRU(2, 4, 3), 3).to(dtype)
     x = torch.randn(3, 4, 2)
-    want = predict(model, x, torch.tensor([4, 2, 1]), inference=inference).mean
+    want = predict(model, x, torch.tensor([4, 2, 1]), mode=inference).mean
     for inputs, lengths in (
         (x.numpy(), np.array([4, 2, 1])),
         (x.numpy().astype(np.float64), np.array([4, 2, 1], dtype=np.int32)),
         (x.tolist(), [4, 2, 1]),
     ):
-        assert torch.equal(predict(model, inputs, lengths, inference=inference).mean, want)
+        assert torch.equal(predict(model, inputs, lengths, mode=inference).mean, want)
 
 
 # -- after every step ----------------------------------------------------------------------------------------
@@ -531,15 +529,15 @@ def test_arrays_and_lists_are_read_as_tensors_are(inference: Any, dtype: torch.d
 def test_the_prediction_after_a_step_is_that_of_the_prefix(layer: Any, inference: Any) -> None:
     model, x, lengths = bold(SequenceClassifier(layer, 3)), batch_of(3, 5, 2), [5, 3, 1]
     ids = [11, 12, 13]
-    every = predict(model, x, lengths, inference=inference, ids=ids, per_step=True, keep_samples=True)
-    last = predict(model, x, lengths, inference=inference, ids=ids)
+    every = predict(model, x, lengths, mode=inference, ids=ids, per_step=True, keep_samples=True)
+    last = predict(model, x, lengths, mode=inference, ids=ids)
     for name in FIELDS:
         steps = getattr(every, name)
         assert steps.shape == ((3, 5, 3) if name in ("mean", "variance") else (3, 5))
         close(steps[:, -1], getattr(last, name))
         for t in range(5):
             # beyond a length the last valid step is held
-            prefix = predict(model, x[:, : t + 1], [min(n, t + 1) for n in lengths], inference=inference, ids=ids)
+            prefix = predict(model, x[:, : t + 1], [min(n, t + 1) for n in lengths], mode=inference, ids=ids)
             close(steps[:, t], getattr(prefix, name))
     if every.samples is not None:
         assert torch.equal(every.samples[:, 1, 3:], every.samples[:, 1, 2:3].expand(-1, 2, -1))
@@ -560,7 +558,7 @@ def test_a_prediction_after_every_step_needs_one_direction() -> None:
     classes=st.integers(2, 5),
     time=st.integers(1, 5),
     runs=st.integers(1, 9),
-    inference=st.sampled_from(["soft", "hard", "exact", "deterministic"]),
+    mode=st.sampled_from(["soft", "hard", "exact", "deterministic"]),
     scale=st.sampled_from([0.1, 1.0, 10.0, 1000.0]),
     seed=st.integers(0, 10**6),
 )
@@ -579,7 +577,7 @@ def test_uncertainty_obeys_its_laws(
     model = bold(SequenceClassifier(kind(2, 4, k), classes), seed)
     with torch.no_grad():
         model.head.weight.mul_(scale)
-    p = predict(model, batch_of(3, time, 2, seed=seed), samples=runs, seed=seed, inference=inference)
+    p = predict(model, batch_of(3, time, 2, seed=seed), samples=runs, seed=seed, mode=inference)
     ceiling = math.log2(classes) + EXACTLY
     assert bool((p.mean >= 0).all())
     close(p.mean.sum(-1), torch.ones(3, dtype=DOUBLE))
@@ -597,7 +595,7 @@ def test_uncertainty_obeys_its_laws(
 
 def test_rounding_does_not_make_epistemic_uncertainty_negative() -> None:
     total, aleatoric = torch.tensor([0.5, 0.5]), torch.tensor([0.5000001, 0.25])
-    p = Prediction(torch.zeros(2, 2), torch.zeros(2, 2), total, aleatoric, inference="soft")
+    p = Prediction(torch.zeros(2, 2), torch.zeros(2, 2), total, aleatoric, mode="soft")
     assert p.epistemic.tolist() == [0.0, 0.25]
 
 
@@ -635,10 +633,10 @@ def test_auto_takes_the_law_of_the_layer_and_names_it(
 ) -> None:
     model: Any = bold(kind(layer, 2))
     x = batch_of(2, 4, 2)
-    p, asked = predict(model, x), predict(model, x, inference=name)
-    assert p.inference == asked.inference == name
+    p, asked = predict(model, x), predict(model, x, mode=name)
+    assert p.mode == asked.mode == name
     assert torch.equal(p.mean, asked.mean)
-    others = {law: predict(model, x, inference=law).mean for law in ("soft", "hard") if hasattr(layer, "num_states")}
+    others = {law: predict(model, x, mode=law).mean for law in ("soft", "hard") if hasattr(layer, "num_states")}
     for law, mean in others.items():
         assert ((mean - p.mean).abs().max() > APART) == (law != name)
 
@@ -660,7 +658,7 @@ def test_a_plain_layer_is_predicted_as_by_hand(
             h = end[0] if kind is nn.LSTM else end
             read = h[-2:].flatten() if bidirectional else h[-1]
             close(p.mean[row], model.head(read).softmax(-1))
-    assert p.inference == "deterministic"
+    assert p.mode == "deterministic"
     assert not bool(p.variance.any())
     assert not bool(p.epistemic.any())
     assert torch.equal(p.aleatoric, p.total)
@@ -680,7 +678,7 @@ def test_a_plain_layer_is_read_step_by_step_as_by_hand(kind: type[nn.LSTM | nn.G
 @pytest.mark.parametrize("inference", ["soft", "hard"])
 def test_a_plain_layer_has_no_states_to_draw(inference: Any) -> None:
     with pytest.raises(ValueError, match=f"inference='{inference}' needs .* LSTM has no states"):
-        predict(SequenceClassifier(nn.LSTM(2, 4), 2), torch.zeros(1, 3, 2), inference=inference)
+        predict(SequenceClassifier(nn.LSTM(2, 4), 2), torch.zeros(1, 3, 2), mode=inference)
 
 
 @pytest.mark.parametrize("kind", [BayesLSTM, VariationalDropoutLSTM])
@@ -688,17 +686,17 @@ def test_a_plain_layer_has_no_states_to_draw(inference: Any) -> None:
 def test_laws_of_states_are_refused_by_layers_without(kind: Any, inference: Any) -> None:
     message = f"inference='{inference}' is no law of {kind.__name__}; choose 'auto' or 'sampled' or 'deterministic'"
     with pytest.raises(ValueError, match=message):
-        predict(SequenceClassifier(kind(2, 4), 2), torch.zeros(1, 3, 2), inference=inference)
+        predict(SequenceClassifier(kind(2, 4), 2), torch.zeros(1, 3, 2), mode=inference)
 
 
 def test_sampling_is_refused_by_layers_that_draw_nothing_or_states() -> None:
     x = torch.zeros(1, 3, 2)
     with pytest.raises(ValueError, match="inference='sampled' needs a layer that draws; GRU has nothing to draw"):
-        predict(SequenceClassifier(nn.GRU(2, 4), 2), x, inference="sampled")
+        predict(SequenceClassifier(nn.GRU(2, 4), 2), x, mode="sampled")
     with pytest.raises(
         ValueError, match="inference='sampled' is no law of STTauGRU; choose 'auto' or 'soft' or 'hard'"
     ):
-        predict(SequenceClassifier(STTauGRU(2, 4, 3), 2), x, inference="sampled")
+        predict(SequenceClassifier(STTauGRU(2, 4, 3), 2), x, mode="sampled")
 
 
 @pytest.mark.parametrize("name", SAMPLED)
@@ -770,7 +768,7 @@ def test_a_regressor_sums_up_its_runs(kind: type[STTauLSTM | STTauGRU], inferenc
 def test_exact_regression_is_the_sum_over_all_paths(variance: bool, per_step: bool) -> None:
     model = bold(SequenceRegressor(STTauGRU(2, 4, 3), 2, variance=variance))
     x, lengths = batch_of(2, 4, 2), [4, 2]
-    p = predict(model, x, lengths, inference="exact", per_step=per_step)
+    p = predict(model, x, lengths, mode="exact", per_step=per_step)
     for row, length in enumerate(lengths):
         for step in range(4) if per_step else [3]:
             paths = all_paths(model, x[row, : min(length, step + 1)])
@@ -788,8 +786,8 @@ def test_exact_regression_is_the_sum_over_all_paths(variance: bool, per_step: bo
 
 def test_hard_regression_converges_to_exact() -> None:
     model, x, runs = bold(SequenceRegressor(STTauGRU(2, 4, 3))), batch_of(3, 4, 2), 20_000
-    truth = predict(model, x, inference="exact")
-    drawn = predict(model, x, samples=runs, inference="hard")
+    truth = predict(model, x, mode="exact")
+    drawn = predict(model, x, samples=runs, mode="hard")
     assert ((drawn.mean - truth.mean) / (truth.epistemic / runs).sqrt()).abs().max() < 4.5
 
 
@@ -806,8 +804,8 @@ def test_a_plain_regressor_has_no_epistemic_variance() -> None:
 @pytest.mark.parametrize("inference", ["soft", "exact"])
 def test_a_regressor_holds_the_last_valid_step(inference: Any) -> None:
     model, x = bold(SequenceRegressor(STTauGRU(2, 4, 3), variance=True)), batch_of(2, 5, 2)
-    every = predict(model, x, [5, 2], inference=inference, per_step=True)
-    last = predict(model, x, [5, 2], inference=inference)
+    every = predict(model, x, [5, 2], mode=inference, per_step=True)
+    last = predict(model, x, [5, 2], mode=inference)
     for name in NUMBERS:
         steps = getattr(every, name)
         assert steps.shape == (2, 5, 1)
@@ -851,7 +849,7 @@ def test_dropout_is_off_while_predicting() -> None:
 def test_no_gradient_is_kept_and_the_global_generator_is_not_touched(inference: Any) -> None:
     model, x = small_gru(), batch_of(2, 4, 2).requires_grad_()
     before = torch.get_rng_state()
-    p = predict(model, x, inference=inference, keep_samples=True)
+    p = predict(model, x, mode=inference, keep_samples=True)
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(value.requires_grad for value in vars(p).values() if isinstance(value, Tensor))
     assert x.grad is None

@@ -183,9 +183,9 @@ def test_means_start_around_the_given_center_and_rho_at_its_value() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rho": float("nan")}, "rho must be a finite number, got nan"),
-        ({"mean": float("inf")}, "mean must be a finite number, got inf"),
-        ({"prior_scale": 0.0}, "prior_scale must be a positive number, got 0.0"),
+        ({"rho": float("nan")}, "rho must be finite, got nan"),
+        ({"mean": float("inf")}, "mean must be finite, got inf"),
+        ({"prior_scale": 0.0}, "prior_scale must be positive and finite, got 0.0"),
         ({"prior_mixture": (1.0, 0.1)}, r"prior_mixture must be \(π, s₂\) with 0 < π < 1 .*leave it out"),
         ({"prior_mixture": (0.5, -1.0)}, r"prior_mixture must be \(π, s₂\)"),
     ],

@@ -9,7 +9,7 @@ from torch import nn
 from sttau import STTauGRU, STTauLSTM
 from sttau.data import load
 from sttau.layers import FiniteStateRNN, StateRegularizedLSTM, set_gain
-from sttau.methods import Task, build, resolve
+from sttau.methods import DataSpec, build, resolve
 
 
 def _slopes(layer: FiniteStateRNN, number: int = 0) -> torch.Tensor:
@@ -59,15 +59,15 @@ def test_with_more_states_than_units_it_holds_on_average() -> None:
 
 def test_what_cannot_have_it_is_refused() -> None:
     with pytest.raises(TypeError, match="layer must have states, as STTauLSTM has, got LSTM"):
-        set_gain(nn.LSTM(2, 3), 1.0)  # type: ignore[arg-type]
+        set_gain(nn.LSTM(2, 3), 1.0)
     for gain in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="gain must be a positive number"):
+        with pytest.raises(ValueError, match="gain must be positive and finite"):
             set_gain(StateRegularizedLSTM(2, 3, 2), gain)
 
 
 def test_methods_have_it_as_a_setting() -> None:
     digits = load("digits", "train")
-    task = Task.of(digits)
+    task = DataSpec.of(digits)
     settings = resolve("st-tau", task, {"num_states": 4, "gain": 2.0, "temperature": 9.0}, hidden_size=16)
     layer = build("st-tau", task, settings, digits, seed=0).layer
     assert isinstance(layer, FiniteStateRNN)

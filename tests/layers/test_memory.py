@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM, remember
-from sttau.methods import Task, build, resolve
+from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM, set_memory
+from sttau.methods import DataSpec, build, resolve
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from sttau.methods import Task, build, resolve
 def test_cells_hold_from_one_step_to_all(layer: nn.Module) -> None:
     torch.manual_seed(0)
     rho = {name: value.clone() for name, value in layer.named_parameters() if "rho" in name}
-    remember(layer, 100)  # type: ignore[arg-type]
+    set_memory(layer, 100)
     for name, bias in layer.named_parameters():
         if "rho" in name:
             assert torch.equal(bias, rho[name])
@@ -39,17 +39,17 @@ def test_cells_hold_from_one_step_to_all(layer: nn.Module) -> None:
 
 def test_what_cannot_remember_is_refused() -> None:
     with pytest.raises(TypeError, match="layer must be an LSTM"):
-        remember(nn.GRU(2, 3), 10)  # type: ignore[arg-type]
+        set_memory(nn.GRU(2, 3), 10)
     with pytest.raises(ValueError, match="bias=True"):
-        remember(nn.LSTM(2, 3, bias=False), 10)
+        set_memory(nn.LSTM(2, 3, bias=False), 10)
     with pytest.raises(ValueError, match="steps must be more than 2, got 1"):
-        remember(nn.LSTM(2, 3), 1)
+        set_memory(nn.LSTM(2, 3), 1)
 
 
 def test_methods_have_it_as_a_setting() -> None:
     from sttau.data import load
 
     digits = load("digits", "train")
-    task = Task.of(digits)
+    task = DataSpec.of(digits)
     model = build("lstm", task, resolve("lstm", task, {"memory": 30}, hidden_size=16), digits, seed=0)
     assert not model.layer.get_parameter("bias_hh_l0").any()

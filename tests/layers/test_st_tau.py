@@ -739,10 +739,10 @@ def test_a_single_gru_in_one_direction_can_be_exact() -> None:
         ({"hidden_size": 0}, "hidden_size must be at least 1, got 0"),
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"num_states": 1}, "num_states must be at least 2 .*, got 1"),
-        ({"temperature": 0.0}, "temperature must be a positive number, got 0.0"),
-        ({"temperature": -1.0}, "temperature must be a positive number, got -1.0"),
-        ({"temperature": math.nan}, "temperature must be a positive number, got nan"),
-        ({"temperature": math.inf}, "temperature must be a positive number, got inf"),
+        ({"temperature": 0.0}, "temperature must be positive and finite, got 0.0"),
+        ({"temperature": -1.0}, "temperature must be positive and finite, got -1.0"),
+        ({"temperature": math.nan}, "temperature must be positive and finite, got nan"),
+        ({"temperature": math.inf}, "temperature must be positive and finite, got inf"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
         ({"dropout": -0.1}, r"dropout must be in \[0, 1\), got -0.1"),
         (
@@ -768,7 +768,7 @@ def test_peepholes_of_a_gru_are_refused() -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((BATCH, TIME, INPUT + 1), f"input has {INPUT + 1} features a step, but input_size is {INPUT}"),
+        ((BATCH, TIME, INPUT + 1), f"input has {INPUT + 1} features per step, but input_size is {INPUT}"),
         ((TIME, INPUT + 1), f"input has {INPUT + 1} features a step"),
         ((0, TIME, INPUT), "input is empty: 0 sequences of 6 steps"),
         ((BATCH, 0, INPUT), "input is empty: 4 sequences of 0 steps"),
@@ -819,7 +819,7 @@ def test_several_samples_of_a_packed_sequence_are_refused(kind: str) -> None:
 @KIND
 @pytest.mark.parametrize("rows", [1, BATCH - 1, BATCH + 1])
 def test_noise_for_another_number_of_sequences_is_refused(kind: str, rows: int) -> None:
-    with pytest.raises(ValueError, match=f"noise names {rows} rows, which is not a multiple of the 4 sequences"):
+    with pytest.raises(ValueError, match=f"noise has {rows} rows, which is not a multiple of the 4 sequences"):
         some_layer(kind)(some_inputs(), noise=some_noise(rows))
 
 

@@ -70,7 +70,7 @@ def test_a_single_run_has_no_mutual_information_and_probabilities_without_runs_a
 
 def test_exact_inference_has_all_scores_but_the_variance_over_runs() -> None:
     model = sttau.SequenceClassifier(sttau.STTauGRU(3, 8, num_states=4), num_classes=3)
-    p = sttau.predict(model, torch.randn(6, 5, 3), inference="exact")
+    p = sttau.predict(model, torch.randn(6, 5, 3), mode="exact")
     assert torch.equal(mutual_information_score(p), p.epistemic)
     with pytest.raises(ValueError, match="keep_samples=True"):
         variance_score(p)

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.inference import validation
 from sttau.models import SequenceModel
-from sttau.training import Update, fit
+from sttau.training import Update, fit, validation
 
 
 class Weighty(nn.LSTM):
@@ -49,9 +48,9 @@ def train(model: SequenceModel, folder: Path | None, **options: Any) -> list[Upd
     x, y, lengths = make_data()
     settings: dict[str, Any] = {"updates": 40, "batch_size": 8, "learning_rate": 0.02, "seed": 5, "bucket_batches": 2}
     settings |= {"validate_every": 7, "metric": "nll", "checkpoint_every": 2}
-    settings |= {"schedule": "cosine", "warmup": 3, "average": 0.9}
+    settings |= {"schedule": "cosine", "warmup": 3, "ema_decay": 0.9}
     measure = validation(model, x, y, lengths, samples=2)
-    return fit(model, x, y, lengths, folder=folder, validate=measure, **settings | options)
+    return fit(model, x, y, lengths, folder=folder, validation=measure, **settings | options)
 
 
 def train_alike(layer: str, folder: Path | None) -> SequenceModel:
@@ -60,7 +59,7 @@ def train_alike(layer: str, folder: Path | None) -> SequenceModel:
     x, y, lengths = make_data()
     measure = validation(model, x.double(), y, lengths, samples=2)
     options: dict[str, Any] = {"updates": 14, "batch_size": 7, "learning_rate": 0.02, "weight_decay": 0.1}
-    fit(model, x.double(), y, lengths, folder=folder, validate=measure, metric="nll", validate_every=5, **options)
+    fit(model, x.double(), y, lengths, folder=folder, validation=measure, metric="nll", validate_every=5, **options)
     return model
 
 

@@ -17,8 +17,9 @@ import torch
 from safetensors import safe_open
 
 from sttau import SequenceClassifier, STTauLSTM
+from sttau.formats import DamagedError
 from sttau.training import Interrupted, Update, fit, read_log
-from sttau.training.checkpoint import DamagedError, checkpoint_path, read_checkpoint, write_checkpoint
+from sttau.training.checkpoints import checkpoint_path, read_checkpoint, write_checkpoint
 from tests.training.tasks import make_data, make_model, train, weights
 
 ROOT = Path(__file__).parents[2]

@@ -27,7 +27,7 @@ from torch import Tensor
 from sttau.automata.pa import PA, Strings, encode_strings
 from sttau.checks import check_lengths
 from sttau.files import write_atomically
-from sttau.inference.predict import Prediction, entropy
+from sttau.inference import Prediction, entropy
 from sttau.models import SequenceClassifier
 
 _FORMAT = "sttau.compiled"
@@ -108,7 +108,7 @@ class CompiledModel:
         return torch.from_numpy(self.state_law(inputs, lengths).numpy() @ self.outcome.numpy())
 
     def predict(self, inputs: Tensor | Strings, lengths: Tensor | None = None) -> Prediction:
-        """Return what ``sttau.predict(model, inputs, lengths, inference="exact")`` does, but for the attribution."""
+        """Return what ``sttau.predict(model, inputs, lengths, mode="exact")`` does, but for the attribution."""
         if not isinstance(inputs, Tensor):
             inputs, lengths = self.encode(inputs)
         law = self.state_law(inputs, lengths)
@@ -118,7 +118,9 @@ class CompiledModel:
             variance=(law @ self.outcome.square() - mean.square()).clamp_min(0),
             total=entropy(mean),
             aleatoric=law @ entropy(self.outcome),
-            inference="exact",
+            mode="exact",
+            num_samples=1,
+            class_names=self.class_names,
         )
 
     def pa(self, accept: int | str = 1) -> PA:
@@ -211,12 +213,12 @@ def compile(
 ) -> CompiledModel:
     """Turn a classifier with an embedding and a finite-state GRU into tables, as exact inference reads it.
 
-    Answers equal those of ``sttau.predict(model, …, inference="exact")`` to rounding, at the price of one k × k product
+    Answers equal those of ``sttau.predict(model, …, mode="exact")`` to rounding, at the price of one k × k product
     for several tokens, whatever the hidden size.
 
     Args:
         model: it must allow exact inference: one STTauGRU layer that reads in one direction, with readout "state".
-        vocabulary: the symbol of each token id; what the model remembers (``model.remember(data)``) without it.
+        vocabulary: the symbol of each token id; what the model remembers (``model.set_metadata(data)``) without it.
         start: the token every sequence begins with; None where sequences begin with their first symbol.
 
     Example:
@@ -225,7 +227,7 @@ def compile(
         >>> model = SequenceClassifier(STTauGRU(4, 16, num_states=6), 2, nn.Embedding(3, 4))
         >>> compiled = compile(model, ("^", "0", "1"))
         >>> inputs = torch.randint(3, (5, 1000))
-        >>> bool((compiled.probabilities(inputs) - predict(model, inputs, inference="exact").mean).abs().max() < 1e-6)
+        >>> bool((compiled.probabilities(inputs) - predict(model, inputs, mode="exact").mean).abs().max() < 1e-6)
         True
         >>> compiled.pa().alphabet
         ('0', '1')
@@ -234,7 +236,7 @@ def compile(
     if model.embedding is None:
         raise ValueError("model must have an embedding: only a finite alphabet can be compiled, not features")
     if not symbols:
-        raise ValueError("vocabulary is not known: give the symbol of each token, or let the model remember(data)")
+        raise ValueError("vocabulary is missing: pass the symbol of each token, or call model.set_metadata(data)")
     if model.embedding.num_embeddings != len(symbols):
         raise ValueError(
             f"vocabulary has {len(symbols)} symbols, but the model's embedding is one of "

@@ -262,7 +262,7 @@ def _read(
     """Query the law of every state and symbol, once what was asked for makes sense."""
     vocabulary = model.vocabulary if vocabulary is None else tuple(vocabulary)
     if vocabulary is None:
-        raise ValueError("vocabulary is needed: this model remembers none (model.remember(data) before saving it)")
+        raise ValueError("vocabulary is needed: the model has none (call model.set_metadata(data) before saving it)")
     if model.embedding is None or model.embedding.num_embeddings != len(vocabulary):
         size = "none" if model.embedding is None else f"one of {model.embedding.num_embeddings} tokens"
         raise ValueError(f"vocabulary has {len(vocabulary)} symbols, but the model's embedding is {size}")
@@ -338,12 +338,12 @@ def _visits_of_data(
     groups, groups). The network is reset for every string. A visit under the relaxed law counts for the state with the
     largest share of α.
     """
-    lengths = model.check(data.inputs, data.lengths)
+    lengths = model.check_inputs(data.inputs, data.lengths)
     assert lengths is not None
     inputs = data.inputs.to(torch.int64)
     if law.table == "categorical":
         with torch.no_grad():
-            before = model.chain(inputs, lengths).laws[:, :-1].double().cpu()
+            before = model.chain(inputs, lengths).distributions[:, :-1].double().cpu()
         return _count(before, inputs, lengths, law.tokens), None
     assert model.embedding is not None
     layer: FiniteStateRNN = model.finite_state_layer

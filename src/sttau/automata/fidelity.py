@@ -11,7 +11,8 @@ from sttau.automata.extraction import ExtractedDFA, ExtractedPA
 from sttau.automata.pa import PA
 from sttau.data.dataset import SequenceDataset
 from sttau.engine import Noise, fingerprint
-from sttau.inference.predict import Inference, predict
+from sttau.inference.predict import predict
+from sttau.layers import LayerMode
 from sttau.models import SequenceClassifier
 
 
@@ -97,12 +98,12 @@ def measure_fidelity(
         (1.0, 100)
     """
     inputs, lengths = data.inputs.to(torch.int64), data.lengths
-    choices: tuple[Inference, ...] = ("soft", "hard", "exact")
+    choices: tuple[LayerMode, ...] = ("soft", "hard", "exact")
     laws = {
-        law: predict(model, inputs, lengths, samples=samples, seed=seed, inference=law).mean[:, accept].double()
+        law: predict(model, inputs, lengths, samples=samples, seed=seed, mode=law).mean[:, accept].double()
         for law in choices
     }
-    said = predict(model, inputs, lengths, inference="exact").label == accept
+    said = predict(model, inputs, lengths, mode="exact").label == accept
     return Fidelity(
         name=f"{data.name}, {data.split}",
         strings=len(data),

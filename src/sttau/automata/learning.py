@@ -486,9 +486,7 @@ def _fit(
 
     return fit(
         model,
-        train.inputs,
-        train.labels,
-        train.lengths,
+        train,
         updates=updates,
         batch_size=batch_size,
         learning_rate=learning_rate,
@@ -507,7 +505,7 @@ def _network(
         model = SequenceClassifier(
             layer, len(data.class_names), nn.Embedding(len(_vocabulary(data)), embedded), head=head
         )
-    model.remember(data)
+    model.set_metadata(data)
     return model
 
 

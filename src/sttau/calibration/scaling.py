@@ -39,8 +39,8 @@ def to_logits(prediction: Any) -> Tensor:
         [[0.5, 0.5], [1.0, 0.0]]
     """
     if isinstance(prediction, Prediction):
-        if prediction.samples is None and prediction.inference in ("soft", "hard"):
-            raise ValueError("prediction holds no single runs; call predict with keep_samples=True")
+        if prediction.samples is None and prediction.num_samples > 1:
+            raise ValueError("prediction holds no single samples; call predict with keep_samples=True")
         p = check_probabilities(
             "prediction", prediction.mean if prediction.samples is None else prediction.samples, (2, 3)
         )

@@ -19,9 +19,9 @@ from sttau.checks import check_same_settings
 from sttau.compare.measures import Rows, classification_rows, regression_rows
 from sttau.data import SequenceDataset
 from sttau.files import write_atomically
-from sttau.inference import Prediction, RegressionPrediction, predict, validation
-from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel
-from sttau.training import Update, fit
+from sttau.inference import Prediction, RegressionPrediction, predict
+from sttau.models import Predictor
+from sttau.training import Update, fit, validation
 
 
 class Splits(NamedTuple):
@@ -45,7 +45,7 @@ class Splits(NamedTuple):
 class Cell:
     """A trained network and its answers."""
 
-    model: SequenceModel
+    model: Predictor
     updates: int
     seconds: float | None  # of training; None where nobody watched to the end
     predict_ms: float  # a test sequence, with all samples
@@ -64,7 +64,7 @@ def check_folder(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def train_cell(
-    make: Callable[[], SequenceModel],
+    make: Callable[[], Predictor],
     splits: Splits,
     title: str,
     seed: int,
@@ -73,7 +73,7 @@ def train_cell(
     folder: Path | None,
     device: torch.device,
     progress: bool,
-) -> tuple[SequenceModel, int, float | None]:
+) -> tuple[Predictor, int, float | None]:
     """Train a network, or go on with it, or take it as it was left when it was finished.
 
     Returns:
@@ -90,9 +90,9 @@ def train_cell(
     with ExitStack() as stack:
         watchers: list[Any] = [count]
         if progress:
-            from sttau.training.progress import RichProgress
+            from sttau.training import ProgressBar
 
-            watchers.append(stack.enter_context(RichProgress(title)))
+            watchers.append(stack.enter_context(ProgressBar(title)))
         began = time.perf_counter()
         log = fit(
             model,
@@ -100,7 +100,7 @@ def train_cell(
             data.labels,
             data.lengths,
             seed=seed,
-            validate=_validation(model, splits.validation, samples),
+            validation=_validation(model, splits.validation, samples),
             metric="nll",
             folder=folder,
             callbacks=watchers,
@@ -118,7 +118,7 @@ def train_cell(
     return model, len(log), seconds
 
 
-def ask_cell(model: SequenceModel, splits: Splits, seed: int, samples: int, scaling: bool) -> tuple[Any, ...]:
+def ask_cell(model: Predictor, splits: Splits, seed: int, samples: int, scaling: bool) -> tuple[Any, ...]:
     """Ask a trained network about the test data.
 
     Returns:
@@ -126,7 +126,7 @@ def ask_cell(model: SequenceModel, splits: Splits, seed: int, samples: int, scal
     """
 
     def ask(inputs: Tensor, lengths: Tensor | None) -> Any:
-        return predict(model, inputs, lengths, samples, seed, keep_samples=True)  # type: ignore[call-overload]
+        return predict(model, inputs, lengths, samples, seed, keep_samples=True)
 
     test = splits.test
     ask(test.inputs[:2], test.lengths[:2])  # kernels are compiled on first use
@@ -151,14 +151,14 @@ def ask_cell(model: SequenceModel, splits: Splits, seed: int, samples: int, scal
     return milliseconds, rows, scaled, temperature.temperature
 
 
-def _validation(model: SequenceModel, data: SequenceDataset, samples: int) -> Callable[[], dict[str, float]]:
+def _validation(model: Predictor, data: SequenceDataset, samples: int) -> Callable[[], dict[str, float]]:
     """Negative log-likelihood of what ``predict`` returns: the mixture over runs where numbers are predicted."""
-    if isinstance(model.members[0], SequenceClassifier):
+    if model.task == "classification":
         return validation(model, data.inputs, data.labels, data.lengths, samples=samples)
     targets = _targets(data)
 
     def measure() -> dict[str, float]:
-        answer: Any = predict(model, data.inputs, data.lengths, samples, keep_samples=True)  # type: ignore[call-overload]
+        answer: Any = predict(model, data.inputs, data.lengths, samples, keep_samples=True)
         mean, variance = _mixture(answer)
         return {"nll": gaussian_nll(mean, variance, targets)}
 
@@ -177,12 +177,11 @@ def _targets(data: SequenceDataset) -> Tensor:
     return labels[:, None] if labels.dim() == 1 else labels
 
 
-def parameters_of(model: SequenceModel) -> int:
+def parameters_of(model: Predictor) -> int:
     """How many numbers are trained; all members of an ensemble count."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def states_of(model: SequenceModel) -> int | None:
+def states_of(model: Predictor) -> int | None:
     """How many states the network has, where it has any."""
-    layer = model.members[0].layer if isinstance(model, DeepEnsemble) else model.layer
-    return getattr(layer, "num_states", None)
+    return model.members[0].layer.num_states

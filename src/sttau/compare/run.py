@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,9 +17,9 @@ from sttau.compare.measures import MEASURES, Rows, adjust, evaluate, intervals, 
 from sttau.compare.table import Comparison, Row
 from sttau.data import SPLITS, SequenceDataset, load
 from sttau.jobs.results import Result
-from sttau.methods import Factory, Task, build, resolve
-from sttau.models import SequenceModel
-from sttau.training import fit
+from sttau.methods import DataSpec, Factory, build, resolve
+from sttau.models import Predictor
+from sttau.training import TrainOptions
 
 #: How every network is trained unless something else is asked for; handed to ``training.fit``.
 TRAINING: dict[str, Any] = {
@@ -30,7 +29,7 @@ TRAINING: dict[str, Any] = {
     "validate_every": 50,
     "patience": 10,
 }
-_OWN = ("seed", "validate", "metric", "goal", "folder", "callbacks")  # arguments of fit that compare sets itself
+_OWN = ("seed", "metric", "mode", "folder", "callbacks")  # arguments of fit that compare sets itself
 
 
 def compare(
@@ -96,7 +95,7 @@ def compare(
     if isinstance(methods, str) or not named:
         raise ValueError(f"methods must be a list of names, such as ['lstm', 'st-tau'], got {methods!r}")
     splits = _splits(data, foreign)
-    task = Task.of(splits.train, splits.validation, splits.test)
+    task = DataSpec.of(splits.train, splits.validation, splits.test)
     reference = next(iter(named)) if reference is None else reference
     if reference not in named:
         raise ValueError(f"reference must be one of the methods, {', '.join(named)}, got {reference!r}")
@@ -105,9 +104,7 @@ def compare(
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise ValueError(f"seeds must be at least 1, or different whole numbers, got {seeds!r}")
-    unknown = set(training) - (
-        set(inspect.signature(fit).parameters) - {"model", "inputs", "targets", "lengths", *_OWN}
-    )
+    unknown = set(training) - (set(TrainOptions.names()) - set(_OWN))
     if unknown:
         raise TypeError(f"compare() takes no {', '.join(sorted(unknown))}; see its arguments and training.fit's")
     training = TRAINING | training
@@ -180,16 +177,16 @@ def _splits(data: Any, foreign: Any) -> Splits:
 
 def _makers(
     named: Mapping[str, Any],
-    task: Task,
+    task: DataSpec,
     settings: Mapping[str, Mapping[str, Any]],
     hidden_size: int,
     data: SequenceDataset,
-) -> tuple[dict[str, Callable[[int], SequenceModel]], dict[str, dict[str, Any]]]:
+) -> tuple[dict[str, Callable[[int], Predictor]], dict[str, dict[str, Any]]]:
     """How to make each method's network for a seed, and its settings as plain values."""
     strangers = [name for name in settings if name not in named or callable(named[name])]
     if strangers:
         raise ValueError(f"settings must be for methods of this comparison, {', '.join(named)}; got {strangers[0]!r}")
-    makers: dict[str, Callable[[int], SequenceModel]] = {}
+    makers: dict[str, Callable[[int], Predictor]] = {}
     own: dict[str, dict[str, Any]] = {}
     for name, method in named.items():
         if name != Path(name).name or not name:
@@ -202,23 +199,23 @@ def _makers(
     return makers, own
 
 
-def _check(model: SequenceModel, splits: Splits) -> None:
+def _check(model: Predictor, splits: Splits) -> None:
     """Find out before hours of training whether a network can read all of the data."""
     for part in (splits.train, splits.validation, splits.test):
-        model.check(part.inputs, part.lengths)
+        model.check_inputs(part.inputs, part.lengths)
         model.check_targets(part.labels, len(part))
     if splits.foreign is not None:
         try:
-            model.check(*splits.foreign)
+            model.check_inputs(*splits.foreign)
         except (TypeError, ValueError) as error:
             raise ValueError(f"foreign does not go with the data: {error}") from error
 
 
-def _from_factory(make: Factory, data: SequenceDataset, seed: int) -> SequenceModel:
+def _from_factory(make: Factory, data: SequenceDataset, seed: int) -> Predictor:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = make(data, seed)
-    if not isinstance(model, SequenceModel):
+    if not isinstance(model, Predictor):
         raise TypeError(f"methods must make a SequenceClassifier, SequenceRegressor or DeepEnsemble, got {type(model)}")
     return model
 

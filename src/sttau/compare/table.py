@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sttau.compare.measures import MEASURES
 from sttau.files import write_atomically
 from sttau.jobs.results import Result, write_results
-from sttau.models import SequenceModel
+from sttau.models import Predictor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ class Comparison:
     level: float
     rows: list[Row]
     results: list[Result]
-    models: dict[str, list[SequenceModel]] = field(default_factory=dict)
+    models: dict[str, list[Predictor]] = field(default_factory=dict)
 
     @property
     def metrics(self) -> list[str]:

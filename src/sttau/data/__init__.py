@@ -1,6 +1,6 @@
 """Data sets, all in one form."""
 
-from sttau.data.dataset import Described, SequenceDataset
+from sttau.data.dataset import Described, LabeledSequence, PaddedBatch, SequenceDataset, collate
 from sttau.data.registry import DATASETS, SPLITS, load
 from sttau.data.source import Source
 from sttau.data.table import read
@@ -11,10 +11,13 @@ __all__ = [
     "DATASETS",
     "SPLITS",
     "Described",
+    "LabeledSequence",
+    "PaddedBatch",
     "SequenceDataset",
     "Source",
     "Windows",
     "build_vocabulary",
+    "collate",
     "encode",
     "load",
     "read",

@@ -1,52 +1,92 @@
-"""The one form in which all data travels: a set of labeled sequences."""
+"""The form of all data: a set of labeled sequences."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 
 class Described(Protocol):
-    """What new data must be read like: a data set, or a model that remembers the one it was trained on."""
+    """Names by which new data is read: those of a data set, or of a model that keeps the names of its training data."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """One for each class; none for numbers."""
+        """Name of each class; empty for regression."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """One for each feature, in order."""
+        """Name of each feature, in order."""
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
-        """The token of each id."""
+        """Token of each id."""
+
+
+class LabeledSequence(NamedTuple):
+    """One sequence of a data set."""
+
+    inputs: Tensor  # (length, features), or (length,) token ids
+    label: Tensor  # scalar, or (outputs,)
+
+
+class PaddedBatch(NamedTuple):
+    """Several sequences, padded to a common length."""
+
+    inputs: Tensor  # (batch, time, features), or (batch, time) token ids
+    labels: Tensor  # (batch,) or (batch, outputs)
+    lengths: Tensor  # (batch,)
+
+
+def collate(items: Sequence[LabeledSequence]) -> PaddedBatch:
+    """Pad sequences to a common length; the ``collate_fn`` of a ``torch.utils.data.DataLoader``.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> from sttau.data import load
+        >>> loader = DataLoader(load("tomita1", "train"), batch_size=4, collate_fn=collate)
+        >>> batch = next(iter(loader))
+        >>> batch.inputs.shape[0], batch.lengths.tolist()
+        (4, [1, 1, 1, 1])
+    """
+    inputs = torch.nn.utils.rnn.pad_sequence([item.inputs for item in items], batch_first=True)
+    return PaddedBatch(
+        inputs, torch.stack([item.label for item in items]), torch.tensor([len(item.inputs) for item in items])
+    )
 
 
 @dataclass(frozen=True, repr=False)
-class SequenceDataset:
+class SequenceDataset(Dataset[LabeledSequence]):
     """Labeled sequences of one split, padded to a common length.
 
+    It is a ``torch.utils.data.Dataset``: an integer index gives one sequence without padding, a slice, mask or list of
+    positions gives a data set, and a ``DataLoader`` works with ``collate_fn=sttau.data.collate``.
+
     Attributes:
-        name: of the data set.
+        name: Name of the data set.
         split: ``train``, ``validation`` or ``test``.
         inputs: (sequences, time, features), or (sequences, time) token ids; zero beyond a sequence's length.
         lengths: (sequences,) valid steps.
-        labels: (sequences,) class numbers; or real numbers, to be predicted by a ``SequenceRegressor``. A label that is
-            not known, in a file read for prediction, is -1 or NaN.
-        class_names: one for each class; none where labels are real numbers.
-        provenance: where the data comes from, its license, whom to cite, and how the split was made.
-        vocabulary: the token of each id, for token data.
-        feature_names: one for each feature, where they have names.
-        ids: what each sequence is called where it comes from, such as record and sample of a heartbeat.
-        label_scale: (offset, factor) where numbers to be predicted were scaled: original = offset + factor · label.
+        labels: (sequences,) classes; or targets of a ``SequenceRegressor``, (sequences,) or (sequences, outputs). A
+            label that is not known, in a file read for prediction, is -1 or NaN.
+        class_names: Name of each class; empty for regression.
+        provenance: Source of the data, its license, citation, and how the split was made.
+        vocabulary: Token of each id, for token data.
+        feature_names: Name of each feature, where they have names.
+        ids: Name of each sequence at its source, such as record and sample of a heartbeat.
+        label_scale: (offset, factor) where targets were scaled: original = offset + factor · label.
 
     Example:
         >>> from sttau.data import load
-        >>> load("digits", "test")
+        >>> digits = load("digits", "test")
+        >>> digits
         SequenceDataset(digits, test: 359 sequences of 8 steps, 8 features, 10 classes)
+        >>> digits[0].inputs.shape, digits[:10]
+        (torch.Size([8, 8]), SequenceDataset(digits, test: 10 sequences of 8 steps, 8 features, 10 classes))
     """
 
     name: str
@@ -64,15 +104,28 @@ class SequenceDataset:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @overload
+    def __getitem__(self, index: int) -> LabeledSequence: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | Tensor) -> SequenceDataset: ...
+    def __getitem__(self, index: Any) -> Any:
+        """Return one sequence, or a data set of several."""
+        if isinstance(index, slice):
+            return self.select(torch.arange(len(self))[index])
+        if not hasattr(index, "__index__") or (isinstance(index, Tensor) and index.dim() > 0):
+            return self.select(torch.as_tensor(index))
+        row = range(len(self))[index]  # negative positions count from the end
+        return LabeledSequence(self.inputs[row, : int(self.lengths[row])], self.labels[row])
+
     def __repr__(self) -> str:
-        """What it is and how large; never its contents, which may be pages of text."""
+        """A short description; never the content, which may be pages of text."""
         steps = "tokens" if self.inputs.ndim == 2 else "steps"
         shortest, longest = self.lengths.aminmax() if len(self) else (0, 0)
         span = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
         parts = [f"{len(self):,} sequences of {span} {steps}"]
         if self.inputs.ndim == 3:
             parts.append("1 feature" if self.inputs.shape[2] == 1 else f"{self.inputs.shape[2]:,} features")
-        parts.append(f"{len(self.class_names):,} classes" if self.class_names else "labels are numbers")
+        parts.append(f"{len(self.class_names):,} classes" if self.class_names else "regression")
         return f"{type(self).__name__}({self.name}, {self.split}: {', '.join(parts)})"
 
     def select(self, rows: Tensor) -> SequenceDataset:

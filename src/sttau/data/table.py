@@ -202,7 +202,7 @@ def _texts(path: Path, cells: list[Any], like: Described | None, size: int) -> t
     if like is not None and like.vocabulary is None:
         raise ValueError(
             f"{path.name} holds texts, but like has no vocabulary; was it trained on texts? "
-            "For a model, call model.remember(train) before it is saved."
+            "For a model, call model.set_metadata(train) before it is saved."
         )
     texts = list(map(str, cells))
     vocabulary = build_vocabulary(texts, size) if like is None or like.vocabulary is None else like.vocabulary
@@ -276,7 +276,7 @@ def _feature_names(
     else:
         raise ValueError(
             "like does not know the names of its features; was it trained on a long table? "
-            "For a model, call model.remember(train) before it is saved."
+            "For a model, call model.set_metadata(train) before it is saved."
         )
     lacking = [name for name in names if name not in columns]
     if lacking or not names:

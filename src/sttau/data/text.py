@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
+START = "^"  # begins every string of a formal language, so that the empty string is a sequence too
 #: To be raised whenever the same text gives other tokens: what was cached before is then made again.
 TOKENIZER_VERSION = 1
 
@@ -86,12 +87,15 @@ def choose_words(words: Sequence[str], counts: npt.NDArray[Any], size: int) -> t
     return PADDING, UNKNOWN, *(word for _, word in ranked[: size - 2])
 
 
-def encode(texts: Sequence[str] | str, vocabulary: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Turn texts into token ids for a model: ``predict(model, *encode("what a film", model.vocabulary))``.
+def encode(texts: Sequence[str] | str, vocabulary: Sequence[str] | None) -> tuple[Tensor, Tensor]:
+    """Convert texts, or strings of a formal language, to token ids.
+
+    A vocabulary that begins with the start token ``^`` is that of a formal language: each character is a token, and the
+    start token is put in front.
 
     Args:
-        texts: one text or several.
-        vocabulary: the token of each id, as in ``SequenceDataset.vocabulary``.
+        texts: One text or several.
+        vocabulary: Token of each id, as in ``SequenceDataset.vocabulary``.
 
     Returns:
         Token ids (texts, time), int32, zero beyond each length; and the lengths (texts,).
@@ -100,15 +104,34 @@ def encode(texts: Sequence[str] | str, vocabulary: Sequence[str]) -> tuple[Tenso
         >>> ids, lengths = encode(["good film", "good grief, good"], ("<pad>", "<unk>", "film", "good"))
         >>> ids.tolist(), lengths.tolist()
         ([[3, 2, 0, 0], [3, 1, 1, 3]], [2, 4])
+        >>> encode("0110", ("^", "0", "1"))[0].tolist()
+        [[0, 1, 2, 2, 1]]
     """
+    if vocabulary is None:
+        raise ValueError(
+            "vocabulary is missing: pass that of the training data (data.vocabulary), or keep it in the model with "
+            "model.set_metadata(data)"
+        )
     texts = [texts] if isinstance(texts, str) else texts
+    if len(texts) == 0:
+        raise ValueError("texts are empty; expected at least one")
+    if vocabulary[0] == START:
+        return _encode_symbols(texts, vocabulary)
     table = tabulate(texts)
     if 0 in table.lengths:
         where = int(np.flatnonzero(table.lengths == 0)[0])
-        raise ValueError(f"texts must hold at least one word each, but text {where} is {texts[where]!r}; leave it out")
-    if len(table.lengths) == 0:
-        raise ValueError("texts are empty; expected at least one")
+        raise ValueError(f"texts must have at least one word each, but text {where} is {texts[where]!r}; leave it out")
     return pad(number_words(table.words, vocabulary)[table.numbers], table.lengths)
+
+
+def _encode_symbols(strings: Sequence[str], vocabulary: Sequence[str]) -> tuple[Tensor, Tensor]:
+    ids = {symbol: number for number, symbol in enumerate(vocabulary)}
+    for string in strings:
+        unknown = [symbol for symbol in string if symbol not in ids]
+        if unknown:
+            raise ValueError(f"string {string!r} has the symbol {unknown[0]!r}, which is not in {tuple(vocabulary)}")
+    numbers = [number for string in strings for number in (0, *(ids[symbol] for symbol in string))]
+    return pad(np.array(numbers), np.array([len(string) + 1 for string in strings]))
 
 
 def number_words(words: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[Any]:

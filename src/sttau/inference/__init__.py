@@ -2,17 +2,15 @@
 
 from sttau.inference.features import features
 from sttau.inference.forecast import Forecast, forecast
-from sttau.inference.predict import Inference, Prediction, RegressionPrediction, entropy, predict
-from sttau.inference.validation import validation
+from sttau.inference.predict import predict
+from sttau.inference.prediction import Prediction, RegressionPrediction, entropy
 
 __all__ = [
     "Forecast",
-    "Inference",
     "Prediction",
     "RegressionPrediction",
     "entropy",
     "features",
     "forecast",
     "predict",
-    "validation",
 ]

@@ -1,33 +1,31 @@
-"""What a network has made of a sequence, before its head says what that means."""
+"""The features that a network computes for a sequence, before its head."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sttau.checks import as_tensor
-from sttau.engine.noise import Noise, fingerprint
-from sttau.inference.predict import DRAWN, choose_mode, evaluating, numbers_of, pieces
-from sttau.layers import FiniteStateRNN
-from sttau.models import SequenceModel
+from sttau.engine import fingerprint
+from sttau.inference.chunks import chunks, evaluating, noises
+from sttau.inference.inputs import as_inputs
+from sttau.layers import SAMPLED_MODES
+from sttau.models import Predictor, SequenceModel
 
 
-def features(model: SequenceModel, inputs: Any, lengths: Any = None, samples: int = 10, seed: int = 0) -> Tensor:
-    """Return what the recurrent layer gives at the end of each sequence, the mean over runs where it draws.
+def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10, seed: int = 0) -> Tensor:
+    """Return the output of the recurrent layer at the end of each sequence, averaged over samples.
 
-    Of a finite-state layer it is u_T, what the cell computed, whatever the head reads: mixtures of a few states have
-    less to tell apart. Members of an ensemble stand side by side.
+    For a finite-state layer it is u_T, the cell's output, whatever the head reads: mixtures of a few states are harder
+    to tell apart. Members of an ensemble are concatenated.
 
     Args:
-        model: a classifier or regressor, or an ensemble.
-        inputs: (batch, time, features), or (batch, time) token ids.
-        lengths: (batch,) valid steps.
-        samples: runs, of a layer that draws.
-        seed: of the noise.
+        model: A classifier or regressor, or an ensemble.
+        data: Sequences, in any form that :func:`sttau.predict` takes.
+        lengths: (batch,) valid steps of padded arrays.
+        samples: Monte Carlo samples per member.
+        seed: Seed of the sampling noise.
 
     Returns:
         (batch, members · directions · hidden_size), on the CPU.
@@ -38,35 +36,20 @@ def features(model: SequenceModel, inputs: Any, lengths: Any = None, samples: in
         >>> features(model, torch.randn(4, 10, 8)).shape
         torch.Size([4, 32])
     """
-    inputs = as_tensor("inputs", inputs)
-    lengths = model.check(inputs, None if lengths is None else as_tensor("lengths", lengths))
+    inputs, lengths = as_inputs(model, data, lengths)
     return torch.cat([_features(member, inputs, lengths, samples, seed) for member in model.members], dim=-1)
 
 
 def _features(model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samples: int, seed: int) -> Tensor:
-    mode = choose_mode(model, "auto")
+    mode = model.resolve_mode(None)
     mode = "soft" if mode == "exact" else mode
-    drawn = mode in DRAWN
-    runs = samples if drawn else 1
-    places, parts = [], []
-    with torch.no_grad(), evaluating(model), _reading_cells(model):
-        device, width = model.head.weight.device, numbers_of(model, mode)
-        for piece, x, length, _ in pieces(inputs, lengths, device, width, runs):
-            noise = Noise.of(fingerprint(x, length), runs, seed) if drawn else None
-            read = model._read(x, length, noise, mode, per_step=False)
-            places.append(piece)
-            parts.append(read.unflatten(0, (runs, -1)).mean(0).cpu())
-    return torch.cat(parts)[torch.cat(places).argsort()]
-
-
-@contextmanager
-def _reading_cells(model: SequenceModel) -> Iterator[None]:
-    layer = model.layer
-    if not isinstance(layer, FiniteStateRNN):
-        yield
-        return
-    before, layer.readout = layer.readout, "cell"
-    try:
-        yield
-    finally:
-        layer.readout = before
+    samples = samples if mode in SAMPLED_MODES else 1
+    rows, parts = [], []
+    with torch.no_grad(), evaluating(model):
+        floats = model.layer.floats_per_step(mode, per_step=False)
+        for chunk in chunks(inputs, lengths, model.device, floats, samples):
+            (noise,) = noises(fingerprint(chunk.inputs, chunk.lengths), samples, seed, samples, mode)
+            read = model.features(chunk.inputs, chunk.lengths, noise=noise, mode=mode, readout="cell")
+            rows.append(chunk.rows)
+            parts.append(read.unflatten(0, (samples, -1)).mean(0).cpu())
+    return torch.cat(parts)[torch.cat(rows).argsort()]

@@ -1,42 +1,33 @@
 """Recurrent layers with the interface of ``nn.LSTM`` and ``nn.GRU``."""
 
-from __future__ import annotations
-
-from torch import nn
-
+from sttau.layers.base import LAYERS, SAMPLED_MODES, GRULayer, LayerMode, LSTMLayer, RecurrentLayer, register_layer
 from sttau.layers.bayes import BayesLSTM
+from sttau.layers.finite_state import FiniteStateRNN, Initial
 from sttau.layers.gain import set_gain
-from sttau.layers.memory import remember
-from sttau.layers.st_tau import FiniteStateRNN, Initial, STTauGRU, STTauLSTM
+from sttau.layers.memory import set_memory
+from sttau.layers.st_tau import STTauGRU, STTauLSTM
 from sttau.layers.state_regularized import StateRegularizedGRU, StateRegularizedLSTM
-from sttau.layers.stochastic import LayerMode, StochasticLSTM, StochasticRNN
+from sttau.layers.torch_rnn import TorchRNN, as_layer
 from sttau.layers.variational_dropout import VariationalDropoutLSTM
-
-#: Every layer a model can be built on, and saved with, by name. A new layer is one new line here.
-LAYERS: dict[str, type[nn.Module]] = {
-    "LSTM": nn.LSTM,
-    "GRU": nn.GRU,
-    "STTauLSTM": STTauLSTM,
-    "STTauGRU": STTauGRU,
-    "StateRegularizedLSTM": StateRegularizedLSTM,
-    "StateRegularizedGRU": StateRegularizedGRU,
-    "BayesLSTM": BayesLSTM,
-    "VariationalDropoutLSTM": VariationalDropoutLSTM,
-}
 
 __all__ = [
     "LAYERS",
+    "SAMPLED_MODES",
     "BayesLSTM",
     "FiniteStateRNN",
+    "GRULayer",
     "Initial",
+    "LSTMLayer",
     "LayerMode",
+    "RecurrentLayer",
     "STTauGRU",
     "STTauLSTM",
     "StateRegularizedGRU",
     "StateRegularizedLSTM",
-    "StochasticLSTM",
-    "StochasticRNN",
+    "TorchRNN",
     "VariationalDropoutLSTM",
-    "remember",
+    "as_layer",
+    "register_layer",
     "set_gain",
+    "set_memory",
 ]

@@ -10,34 +10,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.engine import Noise, stacked
-from sttau.layers.stochastic import WEIGHTS, LayerMode, PlainStochasticLSTM, check_rows
+from sttau.engine import Noise, Weights, stacked
+from sttau.layers.base import WEIGHTS, LayerMode, as_cell_weights, register_layer, samples_per_sequence
+from sttau.layers.sampled_lstm import SampledLSTM
 
 
-class BayesLSTM(PlainStochasticLSTM):
-    """An LSTM whose weights are w = μ + σ ε with σ = log(1 + e^ρ), drawn once for a pass over whole sequences.
+@register_layer
+class BayesLSTM(SampledLSTM):
+    """An LSTM whose weights are w = μ + σ ε with σ = log(1 + e^ρ), sampled once per forward pass.
 
-    Arguments, shapes and results are those of ``nn.LSTM``, on whose fused code it runs. One draw serves all sequences
-    and all steps of a pass; with a ``noise`` of several samples there is one draw for each sample. Drawing goes on in
-    eval mode: it is the model; ``mode="deterministic"`` runs on μ. μ has the names of ``nn.LSTM`` (``weight_ih_l0``,
-    …), so weights of a plain layer load with ``strict=False``; ρ stands beside it (``weight_ih_l0_rho``). Head and
-    embedding of a model remain ordinary weights.
+    Arguments, shapes and results are those of ``nn.LSTM``, on whose fused kernels it runs. One draw of the weights
+    serves all sequences and all steps of a pass; with a ``noise`` of several samples there is one draw per sample. The
+    layer samples in eval mode too; ``mode="deterministic"`` uses μ. μ has the parameter names of ``nn.LSTM``
+    (``weight_ih_l0``, …), so weights of a plain layer load with ``strict=False``; ρ is ``weight_ih_l0_rho``, …. Head
+    and embedding of a model remain ordinary weights.
 
     Args:
-        input_size: features a step.
-        hidden_size: d.
-        num_layers: stacked layers.
-        bias: whether gates have biases.
-        batch_first: whether the batch stands before time in input and output.
-        dropout: between layers, in training, as in ``nn.LSTM``.
-        bidirectional: also read from the end; the two halves are concatenated.
-        mean: the center of μ at the start: each μ is drawn uniformly from ``mean`` ± 1/√d, as a weight of ``nn.LSTM``
-            from 0 ± 1/√d. (The paper gives "μ = 0.01" and "μ = 0" without saying more.)
-        rho: ρ at the start, for every weight; -3 is σ = 0.049.
+        input_size: Features per step.
+        hidden_size: d, the size of the hidden state.
+        num_layers: Number of stacked layers.
+        bias: Whether gates have biases.
+        batch_first: Whether the batch comes before time in input and output.
+        dropout: Dropout rate between layers, in training, as in ``nn.LSTM``.
+        bidirectional: Whether to read from the end too; the two outputs are concatenated.
+        mean: Center of the initial μ: each μ is drawn uniformly from ``mean`` ± 1/√d, as a weight of ``nn.LSTM`` from
+            0 ± 1/√d. (The paper gives "μ = 0.01" and "μ = 0" without further detail.)
+        rho: Initial ρ of every weight; -3 is σ = 0.049.
         prior_scale: s of the prior N(0, s²) on every weight.
         prior_mixture: (π, s₂) for the scale mixture π N(0, s²) + (1 - π) N(0, s₂²) of Blundell et al.
-        device: where the weights live.
-        dtype: of the weights.
+        device: Device of the weights.
+        dtype: Dtype of the weights.
 
     Example:
         >>> layer = BayesLSTM(8, 32, batch_first=True)
@@ -46,8 +48,8 @@ class BayesLSTM(PlainStochasticLSTM):
         (torch.Size([4, 10, 32]), torch.Size([1, 4, 32]), True)
     """
 
-    modes: ClassVar[tuple[LayerMode, ...]] = ("sampled", "deterministic")
     mode: LayerMode = "sampled"
+    shares_draws: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -69,9 +71,9 @@ class BayesLSTM(PlainStochasticLSTM):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         for name, number in (("mean", mean), ("rho", rho)):
             if not math.isfinite(number):
-                raise ValueError(f"{name} must be a finite number, got {number}")
+                raise ValueError(f"{name} must be finite, got {number}")
         if not (prior_scale > 0 and math.isfinite(prior_scale)):
-            raise ValueError(f"prior_scale must be a positive number, got {prior_scale}")
+            raise ValueError(f"prior_scale must be positive and finite, got {prior_scale}")
         if prior_mixture is not None:
             share, scale = prior_mixture
             if not (0 < share < 1 and scale > 0 and math.isfinite(scale)):
@@ -84,21 +86,16 @@ class BayesLSTM(PlainStochasticLSTM):
         self.initial_rho = float(rho)
         self.prior_scale = float(prior_scale)
         self.prior_mixture = prior_mixture
-        width = 4 * hidden_size
         for index, suffix in enumerate(self._suffixes()):
-            features = input_size if index < self.num_directions else hidden_size * self.num_directions
-            shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, features), "weight_hh": (width, hidden_size)}
-            if bias:
-                shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
-            for name, shape in shapes.items():
+            for name, shape in self._parameter_shapes(index).items():
                 for end in ("", "_rho"):
                     value = torch.empty(shape, device=device, dtype=dtype)
                     self.register_parameter(f"{name}_{suffix}{end}", nn.Parameter(value))
-        self._epsilon: Tensor | None = None  # of the last pass, for the divergence from a mixture
+        self._epsilon: Tensor | None = None  # of the last pass, for the KL divergence from a mixture prior
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw μ anew and put ρ to its first value."""
+        """Initialize μ and ρ."""
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self.named_parameters():
             if name.endswith("_rho"):
@@ -107,29 +104,23 @@ class BayesLSTM(PlainStochasticLSTM):
                 nn.init.uniform_(parameter, self.initial_mean - bound, self.initial_mean + bound)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make a layer like this one, as plain values."""
+        """Return the arguments that construct a layer like this one, as plain values."""
         return {
-            "input_size": self.input_size,
-            "hidden_size": self.hidden_size,
-            "num_layers": self.num_layers,
-            "bias": self.bias,
-            "batch_first": self.batch_first,
-            "dropout": self.dropout,
-            "bidirectional": self.bidirectional,
+            **super().config(),
             "mean": self.initial_mean,
             "rho": self.initial_rho,
             "prior_scale": self.prior_scale,
             "prior_mixture": self.prior_mixture,
         }
 
-    # -- the law of the weights --------------------------------------------------------------------------------------
+    # -- the distribution of the weights ------------------------------------------------------------------------------
 
     def kl_divergence(self) -> Tensor:
-        """KL(q(w) ‖ p(w)) in nats, a scalar: over all weights once, however long the sequences.
+        """Return KL(q(w) ‖ p(w)) in nats, a scalar: once over all weights, however long the sequences.
 
         Closed form for a Gaussian prior. For a mixture it is log q(w) - log p(w) at the weights of the last pass, whose
-        mean over draws is the divergence. Beside a mean loss over sequences it is to be divided by the number of
-        sequences trained on.
+        mean over draws is the divergence. Added to a mean loss over sequences, it must be divided by the number of
+        training sequences.
         """
         mean, scale = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in self._moments())
         if self.prior_mixture is None:
@@ -149,22 +140,22 @@ class BayesLSTM(PlainStochasticLSTM):
         return (posterior - torch.logaddexp(*parts)).sum()  # the constants √2π cancel
 
     def draw(self, noise: Noise | None = None, row: int = 0, mode: LayerMode | None = None) -> dict[str, Tensor]:
-        """Weights by their names: those that a pass runs on.
+        """Return the weights that a pass uses, by name.
 
         Args:
-            noise: names the draw; a fresh one, from PyTorch's generator, without it.
-            row: of the noise; rows of one sample share their weights.
+            noise: Noise of the draw; fresh noise from PyTorch's generator by default.
+            row: Row of the noise; rows of one sample share their weights.
             mode: ``deterministic`` for μ.
         """
         weights, scale = self._moments()
-        if self._chosen(mode) == "sampled":
+        if self.resolve_mode(mode) == "sampled":
             size, dtype = len(weights), weights.dtype
             epsilon = torch.randn_like(weights) if noise is None else noise.normal(row, size, dtype)
             if self.prior_mixture is not None:
                 self._epsilon = epsilon
             weights = torch.addcmul(weights, scale, epsilon)
         shapes = {name: self.get_parameter(name).shape for name in self._names()}
-        parts = weights.split([shape.numel() for shape in shapes.values()])  # of one piece of memory, as cuDNN wants
+        parts = weights.split([shape.numel() for shape in shapes.values()])  # views of one tensor, as cuDNN needs
         return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -174,11 +165,16 @@ class BayesLSTM(PlainStochasticLSTM):
         )
         return mean, F.softplus(rho)
 
-    # -- running it --------------------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------------------------
 
-    def parts(self, x: Tensor, noise: Noise) -> list[stacked.Part]:
-        """One network for each sample of the noise."""
-        drawn = (self.draw(noise, run * len(x)) for run in range(check_rows(noise, len(x))))
+    def cell_weights(self, noise: Noise) -> Weights:
+        """Return one draw of the weights."""
+        return as_cell_weights(self.draw(noise), self.hidden_size)
+
+    def stacked_parts(self, x: Tensor, noise: Noise | None) -> list[stacked.Part]:
+        """Return one network per sample of the noise."""
+        samples = 1 if noise is None else samples_per_sequence(noise, len(x))
+        drawn = (self.draw(noise, sample * len(x)) for sample in range(samples))
         return [stacked.Part(x, stacked.Weights(*(weights[f"{name}_l0"] for name in WEIGHTS))) for weights in drawn]
 
     def _run(
@@ -191,11 +187,13 @@ class BayesLSTM(PlainStochasticLSTM):
         mode: LayerMode | None,
         final: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Output, h_n and c_n of all samples; ``final`` says whether the last two will be read."""
-        batch, lengths = x.shape[0], self._checked(x, self._accepted(x), x.shape, lengths)
-        runs = 1 if noise is None or self._chosen(mode) == "deterministic" else check_rows(noise, batch)
+        """Return output, h_n and c_n of all samples; ``final`` says whether the last two will be read."""
+        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, lengths)
+        one = noise is None or self.resolve_mode(mode) == "deterministic"
+        samples = 1 if noise is None or one else samples_per_sequence(noise, batch)
         results = [
-            self._fused(x, hidden, memory, lengths, self.draw(noise, run * batch, mode), final) for run in range(runs)
+            self._fused(x, hidden, memory, lengths, self.draw(noise, sample * batch, mode), final)
+            for sample in range(samples)
         ]
         outputs, hiddens, memories = zip(*results, strict=True)
         return torch.cat(outputs), torch.cat(hiddens, dim=1), torch.cat(memories, dim=1)

@@ -1,4 +1,4 @@
-"""How much a new finite-state layer passes on."""
+"""The gain of a new finite-state layer: the factor from u_t to h_t."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import math
 
 import torch
 
-from sttau.layers.st_tau import FiniteStateRNN
+from sttau.layers.finite_state import FiniteStateRNN
 
 
 @torch.no_grad()
 def set_gain(layer: FiniteStateRNN, gain: float) -> None:
-    """Let h_t begin as ``gain`` times u_t, projected on the span of the states (docs/mathematics.md, §7).
+    """Scale the states so that h_t is initially ``gain`` times u_t, projected on their span (docs/mathematics.md, §7).
 
-    States are centered and made as long as that needs. As a layer is made, with states of length 2, its mixture passes
-    on 4 / (k τ) of u_t: next to nothing with many states or a large τ, so that the gates, and a head that reads h_t,
-    learn little of what came before. With the gain held, τ says how linear the map is, and how little noise comes with
-    it: for a large τ a layer begins as an LSTM whose recurrence has rank k - 1.
+    States are centered and scaled. With the default initialization, states of length 2, h_t is 4 / (k τ) of u_t: very
+    little with many states or a large τ, so that the gates, and a head that reads h_t, receive little of the past. At a
+    fixed gain, a larger τ makes the map more linear and less noisy: for a large τ a layer begins as an LSTM whose
+    recurrence has rank k - 1.
 
     Args:
-        layer: freshly made; its states are changed, its temperature is not.
-        gain: 1 for u_t itself.
+        layer: New layer; its states are changed, its temperature is not.
+        gain: Factor from u_t to h_t.
 
     Example:
         >>> from sttau import STTauLSTM
@@ -34,7 +34,7 @@ def set_gain(layer: FiniteStateRNN, gain: float) -> None:
     if not isinstance(layer, FiniteStateRNN):
         raise TypeError(f"layer must have states, as STTauLSTM has, got {type(layer).__name__}")
     if not (gain > 0 and math.isfinite(gain)):
-        raise ValueError(f"gain must be a positive number, got {gain}")
+        raise ValueError(f"gain must be positive and finite, got {gain}")
     directions = min(layer.num_states - 1, layer.hidden_size)
     every = [value for name, value in layer.named_parameters() if name.startswith("states_")]
     for states, temperature in zip(every, layer.temperature.reshape(-1), strict=True):

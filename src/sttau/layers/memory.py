@@ -1,45 +1,46 @@
-"""How long a new LSTM remembers."""
+"""Chrono initialization: how long a new LSTM keeps its memory."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from sttau.layers.stochastic import StochasticLSTM
+from sttau.layers.torch_rnn import as_layer
 
 
 @torch.no_grad()
-def remember(layer: nn.LSTM | StochasticLSTM, steps: float) -> None:
-    """Let the cells of a layer begin with memories of all lengths up to so many steps (Tallec & Ollivier, 2018).
+def set_memory(layer: nn.Module, steps: float) -> None:
+    """Initialize the gate biases of an LSTM for memories of all lengths up to ``steps`` (Tallec & Ollivier, 2018).
 
-    A cell with forget bias b holds what it knows for about e^b steps. As PyTorch draws biases, all forget within a few
-    steps, and a long sequence has to teach them otherwise first. Here b = log(u), u uniform between 1 and ``steps`` -
-    1, and input gates are opened by as much less; all other biases are 0.
+    A cell with forget bias b keeps its content for about e^b steps. With PyTorch's initialization all cells forget
+    within a few steps, which long sequences must unlearn first. Here b = log(u) with u uniform between 1 and
+    ``steps`` - 1, and the input bias is -b; all other biases are 0.
 
     Args:
-        layer: an LSTM of any kind; its biases are drawn anew.
-        steps: about as many as the sequences have, or as matter.
+        layer: LSTM of any kind; its biases are overwritten.
+        steps: Longest memory, about the length of the sequences.
 
     Example:
         >>> layer = nn.LSTM(3, 100)
-        >>> remember(layer, 50)
+        >>> set_memory(layer, 50)
         >>> held = layer.bias_ih_l0[100:200].exp()
         >>> 1 <= held.min() < 5, 45 < held.max() <= 49
         (tensor(True), tensor(True))
     """
-    if not isinstance(layer, nn.LSTM | StochasticLSTM):
-        raise TypeError(f"layer must be an LSTM, whose gates hold a memory, got {type(layer).__name__}")
-    if not layer.bias:
-        raise ValueError("layer has no biases; make it with bias=True")
+    rnn = as_layer(layer)
+    if not rnn.is_lstm:
+        raise TypeError(f"layer must be an LSTM, whose gates control a memory, got {rnn.kind}")
+    if not rnn.bias:
+        raise ValueError("layer has no biases; construct it with bias=True")
     if not steps > 2:
         raise ValueError(f"steps must be more than 2, got {steps}")
-    size = layer.hidden_size
+    size = rnn.hidden_size
     biases: dict[str, Tensor] = {
-        name: value for name, value in layer.named_parameters() if name.startswith("bias_") and "rho" not in name
+        name: value for name, value in layer.named_parameters() if "bias_" in name and "rho" not in name
     }
     for name, bias in biases.items():
         bias.zero_()
-        if name.startswith("bias_ih"):
+        if "bias_ih" in name:
             held = (1 + (steps - 2) * torch.rand(size)).log().to(bias)
             bias[:size] = -held
             bias[size : 2 * size] = held

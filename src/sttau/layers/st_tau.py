@@ -1,418 +1,41 @@
-"""ST-τ layers: ``nn.LSTM`` and ``nn.GRU`` whose hidden state is drawn from k learnable states (paper §2.2)."""
+"""ST-τ layers: ``nn.LSTM`` and ``nn.GRU`` whose hidden state is sampled from k learnable states (paper §2.2)."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
-
-from sttau import engine
-from sttau.checks import check_lengths
-from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, exact
-from sttau.layers.stochastic import LayerMode, StochasticLSTM, StochasticRNN, beside
-from sttau.padding import clear_padding
-
-Initial = Literal["zeros", "first"]
-
-_STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
+from sttau.engine import Cell
+from sttau.layers.base import GRULayer, LSTMLayer, register_layer
+from sttau.layers.finite_state import FiniteStateRNN
 
 
-class FiniteStateRNN(StochasticRNN):
-    """What the ST-τ layers share. Use :class:`STTauLSTM` or :class:`STTauGRU`.
+@register_layer
+class STTauLSTM(FiniteStateRNN, LSTMLayer):
+    """An LSTM whose hidden state is sampled, at every step, from k learnable states.
 
-    Parameters are named as in ``nn.LSTM`` (``weight_ih_l0``, …, ``weight_ih_l0_reverse``), with ``states_l0`` and
-    ``log_temperature_l0`` beside them, so weights of a plain layer load into an ST-τ layer with ``strict=False``.
-    """
-
-    modes: ClassVar[tuple[LayerMode, ...]] = ("soft", "hard", "exact", "deterministic")
-    cell: ClassVar[Cell]
-    _gates: ClassVar[int]
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_states: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        *,
-        temperature: float = 1.0,
-        learn_temperature: bool = True,
-        mode: LayerMode = "soft",
-        readout: Readout = "state",
-        initial: Initial = "zeros",
-        peephole: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        if num_states < 2:
-            raise ValueError(f"num_states must be at least 2 (one state cannot carry information), got {num_states}")
-        if not (temperature > 0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be a positive number, got {temperature}")
-        for name, value, choices in (
-            ("mode", mode, self.modes),
-            ("readout", readout, get_args(Readout)),
-            ("initial", initial, get_args(Initial)),
-        ):
-            if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-        if peephole and self.cell != "lstm":
-            raise ValueError("peephole connections look at an LSTM's memory; a GRU has none. Use STTauLSTM.")
-        self.num_states = num_states
-        self.initial_temperature = float(temperature)
-        self.learn_temperature = learn_temperature
-        self.mode: LayerMode = mode
-        self.readout: Readout = readout
-        self.initial: Initial = initial
-        self.peephole = peephole
-        if mode == "exact":
-            self.check_exact()
-
-        def empty(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-
-        for index, suffix in enumerate(self._suffixes()):
-            features = input_size if index < self.num_directions else hidden_size * self.num_directions
-            width = self._gates * hidden_size
-            self.register_parameter(f"weight_ih_{suffix}", empty(width, features))
-            self.register_parameter(f"weight_hh_{suffix}", empty(width, hidden_size))
-            if bias:
-                self.register_parameter(f"bias_ih_{suffix}", empty(width))
-                self.register_parameter(f"bias_hh_{suffix}", empty(width))
-            if peephole:
-                self.register_parameter(f"weight_peephole_{suffix}", empty(3, hidden_size))
-            self.register_parameter(f"states_{suffix}", empty(num_states, hidden_size))
-            if learn_temperature:
-                self.register_parameter(f"log_temperature_{suffix}", empty())
-            else:
-                self.register_buffer(f"log_temperature_{suffix}", torch.empty((), device=device, dtype=dtype))
-        self.reset_parameters()
-
-    # -- what a layer is ---------------------------------------------------------------------------------------------
-
-    @property
-    def temperature(self) -> Tensor:
-        """τ, positive: a scalar; for several layers or directions a vector, in the order of ``h_n``."""
-        values = [weights.temperature for weights in self._all_weights()]
-        return values[0] if len(values) == 1 else torch.stack(values)
-
-    @property
-    def states(self) -> Tensor:
-        """S, of shape (num_states, hidden_size); several layers or directions are stacked in front."""
-        values = [weights.states for weights in self._all_weights()]
-        return values[0] if len(values) == 1 else torch.stack(values)
-
-    def reset_parameters(self) -> None:
-        """Draw all weights anew.
-
-        Weights are uniform in ±1/√d as in ``nn.LSTM``; biases are zero, but 1 for an LSTM's forget gate (Jozefowicz et
-        al., 2015), so that memory survives before it is trained. States start orthogonal, as different as k vectors can
-        be, with rows of length 2: a cell that keeps its state s_i half way (u ≈ s_i / 2) then gives it the logit 2
-        and the others 0, so that staying is likely but Gumbel noise (standard deviation 1.28) still moves it. Much
-        shorter rows forget at every step, much longer ones freeze, and both learn slowly. τ starts at its given value.
-        """
-        d = self.hidden_size
-        bound = 1 / math.sqrt(d)
-        for name, parameter in self.named_parameters():
-            if name.startswith("states"):
-                exactly = torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32))
-                nn.init.orthogonal_(exactly)
-                with torch.no_grad():
-                    parameter.copy_(_STATE_LENGTH * F.normalize(exactly, dim=-1))  # with k > d rows are shorter than 1
-            elif name.startswith("weight"):
-                nn.init.uniform_(parameter, -bound, bound)
-            elif name.startswith("bias"):
-                nn.init.zeros_(parameter)
-                if self.cell == "lstm" and name.startswith("bias_ih"):
-                    nn.init.ones_(parameter[d : 2 * d])
-        with torch.no_grad():
-            for suffix in self._suffixes():
-                cast(Tensor, getattr(self, f"log_temperature_{suffix}")).fill_(math.log(self.initial_temperature))
-
-    def config(self) -> dict[str, Any]:
-        """The arguments that make a layer like this one, as plain values."""
-        return {
-            "input_size": self.input_size,
-            "hidden_size": self.hidden_size,
-            "num_states": self.num_states,
-            "num_layers": self.num_layers,
-            "bias": self.bias,
-            "batch_first": self.batch_first,
-            "dropout": self.dropout,
-            "bidirectional": self.bidirectional,
-            "temperature": self.initial_temperature,
-            "learn_temperature": self.learn_temperature,
-            "mode": self.mode,
-            "readout": self.readout,
-            "initial": self.initial,
-            "peephole": self.peephole,
-        }
-
-    # -- running it --------------------------------------------------------------------------------------------------
-
-    def features(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-    ) -> Tensor:
-        """Run over (batch, time, input_size) whatever ``batch_first`` says; the plain form that models use.
-
-        Args:
-            inputs: (batch, time, input_size); or, with ``embedding``, (batch, time) token ids.
-            lengths: (batch,) valid steps.
-            noise: names the draws; it may hold several samples a sequence.
-            mode: overrides the layer's mode.
-            steps: ``all``, or only the ``last`` each direction reads, which saves time and memory.
-            embedding: (vocabulary, input_size), the vectors of tokens. Each is projected once, however often it occurs.
-
-        Returns:
-            (rows, time, directions · hidden_size), zero beyond a sequence's length; (rows, 1, …) for the last step.
-        """
-        return self._run(inputs, None, None, lengths, noise, mode, steps, embedding)[0]
-
-    def transitions(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-    ) -> Tensor:
-        """Return α of the last layer's forward direction for (batch, time, input_size): (rows, time, num_states)."""
-        return self._run(inputs, None, None, lengths, noise, mode)[1][-self.num_directions].transitions
-
-    def _run(
-        self,
-        inputs: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-        final: bool = False,
-    ) -> tuple[Tensor, list[Run]]:
-        """All layers and directions over (batch, time, features): the output, and what each of them gave."""
-        mode = self._chosen(mode)
-        batch = inputs.shape[0]
-        vectors = inputs if embedding is None else embedding
-        dtype = self.dtype
-        if torch.is_autocast_enabled(vectors.device.type) and mode != "exact":
-            dtype = torch.get_autocast_dtype(vectors.device.type)
-            vectors = vectors.to(dtype)
-        lengths = self._checked(vectors, dtype, inputs.shape, lengths)
-        if mode == "exact":
-            self.check_exact()
-            if embedding is not None:
-                inputs = F.embedding(inputs, embedding)
-            with torch.autocast(inputs.device.type, enabled=False):
-                law = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
-            law = law.to(inputs.dtype)
-            last = law[:, -1:] @ self.states
-            if lengths is not None:
-                law = clear_padding(law, lengths)
-            output = last if steps == "last" else law @ self.states
-            return output, [Run(output, last[:, 0], None, law)]
-        if noise is None and mode != "deterministic":
-            noise = Noise.fresh(batch, inputs.device)
-        rows = batch if noise is None else len(noise.sequence)
-        if rows % batch:
-            raise ValueError(f"noise names {rows} rows, which is not a multiple of the {batch} sequences given")
-
-        every: list[Run] = []
-        runs: list[Run] = []
-        below: list[Tensor] = []  # states of the layer below, where its α is read instead of its output
-        for layer in range(self.num_layers):
-            if layer > 0:
-                inputs, below = self._between(layer, runs)
-                embedding, runs = None, []
-                if lengths is not None and len(lengths) < rows:
-                    lengths = lengths.repeat(rows // batch)
-            elif embedding is None:
-                inputs = vectors
-            else:
-                embedding = vectors
-            for direction in range(self.num_directions):
-                index = layer * self.num_directions + direction
-                weights = self._weights(index)
-                if below:
-                    parts = zip(weights.input.split(self.hidden_size, dim=1), below, strict=True)
-                    weights = weights._replace(input=torch.cat([part @ states.T for part, states in parts], dim=1))
-                if weights.input.dtype != dtype:
-                    weights = weights._replace(input=weights.input.to(dtype))
-                start = weights.states[:1] if self.initial == "first" else None
-                runs.append(
-                    engine.run(
-                        self.cell,
-                        inputs,
-                        weights,
-                        start if hidden is None else hidden[index].repeat(rows // hidden.shape[1], 1),
-                        None if memory is None else memory[index].repeat(rows // memory.shape[1], 1),
-                        noise=None if noise is None else noise.for_layer(index),
-                        mode=cast(Mode, mode),
-                        readout=self.readout,
-                        lengths=lengths,
-                        reverse=direction == 1,
-                        steps="last" if self._reads_transitions(layer + 1) else steps if self._is_top(layer) else "all",
-                        embedding=embedding,
-                        final=final,
-                    )
-                )
-            every += runs
-        return beside([run.output for run in runs]), every
-
-    def _is_top(self, layer: int) -> bool:
-        return layer == self.num_layers - 1
-
-    def _reads_transitions(self, layer: int) -> bool:
-        """Whether a layer reads α of the layer below in place of its output Sᵀα: k numbers a step instead of d."""
-        drops = self.training and self.dropout > 0
-        return (
-            0 < layer < self.num_layers and self.readout == "state" and not drops and self.num_states < self.hidden_size
-        )
-
-    def _between(self, layer: int, runs: list[Run]) -> tuple[Tensor, list[Tensor]]:
-        """What a layer reads of those below: their output; or α, with the states that make the output of it."""
-        if self._reads_transitions(layer):
-            below = range((layer - 1) * self.num_directions, layer * self.num_directions)
-            states = [self._weights(index).states for index in below]
-            return beside([run.transitions for run in runs]), states
-        return F.dropout(beside([run.output for run in runs]), self.dropout, self.training), []
-
-    def _whole(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        output, runs = self._run(x, hidden, memory, lengths, noise, mode, final=True)
-        memories = [run.memory for run in runs if run.memory is not None]
-        return output, torch.stack([run.hidden for run in runs]), torch.stack(memories) if memories else None
-
-    # -- exact inference ---------------------------------------------------------------------------------------------
-
-    def check_exact(self) -> None:
-        """Raise, with the reason, if the path sum would not be this model's law (docs/mathematics.md, §4)."""
-        reason = None
-        if self.cell != "gru":
-            reason = "an LSTM's memory c_t depends on the whole path, so its states are not a Markov chain"
-        elif self.readout != "state":
-            reason = 'readout="cell" reads u_t, which is not one of the states'
-        elif self.num_layers > 1:
-            reason = "the input of an upper layer is the random path of the layer below"
-        elif self.bidirectional:
-            reason = "it is written for one direction of reading"
-        if reason is not None:
-            raise ValueError(
-                f"exact inference is not available for this {type(self).__name__}: {reason}. "
-                'Use Monte Carlo: inference="soft" or "hard" (mode="soft" or "hard").'
-            )
-
-    def transition_matrices(self, inputs: Tensor) -> Tensor:
-        """A for each input vector: (..., input_size) gives (..., k, k); row i is the law of the next state from s_i.
-
-        This is the categorical law of hard sampling. It is not the mean of the soft α, which depends on τ.
-        """
-        self.check_exact()
-        weights = self._working_weights()
-        return exact.transition_matrices(inputs.to(weights.states.dtype), weights)
-
-    def first_distribution(self, inputs: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """π_1, the law of the state after a first input: (batch, input_size) gives (batch, k)."""
-        self.check_exact()
-        weights = self._working_weights()
-        if hidden is not None:
-            start = hidden[:, None].to(weights.states.dtype)
-        elif self.initial == "first":
-            start = weights.states[:1]
-        else:
-            start = torch.zeros_like(weights.states[:1])
-        return exact.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
-
-    def state_distribution(
-        self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
-    ) -> Tensor:
-        """π_t for (batch, time, input_size): the exact law of the state after each step, (batch, time, k)."""
-        first, matrices = self.chain(inputs, lengths, hidden=hidden)
-        return exact.state_distribution(first, matrices, lengths)
-
-    def chain(
-        self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """π_1, of shape (batch, k), and A_2 … A_T, of shape (batch, time - 1, k, k)."""
-        if lengths is not None:
-            check_lengths(lengths, *inputs.shape[:2], values=lengths.device.type == "cpu")
-            inputs = clear_padding(inputs, lengths)
-        return self.first_distribution(inputs[:, 0], hidden), self.transition_matrices(inputs[:, 1:])
-
-    # -- weights -----------------------------------------------------------------------------------------------------
-
-    def _weights(self, index: int) -> Weights:
-        suffix = self._suffixes()[index]
-
-        def get(name: str) -> Any:
-            return getattr(self, f"{name}_{suffix}", None)
-
-        return Weights(
-            input=get("weight_ih"),
-            recurrent=get("weight_hh"),
-            input_bias=get("bias_ih"),
-            recurrent_bias=get("bias_hh"),
-            states=get("states"),
-            temperature=get("log_temperature").exp(),
-            peephole=get("weight_peephole"),
-        )
-
-    def _all_weights(self) -> list[Weights]:
-        return [self._weights(index) for index in range(self.num_layers * self.num_directions)]
-
-    def _working_weights(self) -> Weights:
-        """The only layer's weights, in at least float32."""
-        return self._weights(0).to(torch.promote_types(self.dtype, torch.float32))
-
-
-class STTauLSTM(FiniteStateRNN, StochasticLSTM):
-    """An LSTM whose hidden state is drawn, at every step, from k learnable states.
-
-    Arguments, shapes and results are those of ``nn.LSTM``; ``num_states`` stands third.
+    Arguments, shapes and results are those of ``nn.LSTM``; ``num_states`` is the third argument.
 
     Args:
-        input_size: features a step.
+        input_size: Features per step.
         hidden_size: d, the size of the hidden state and of each learnable state.
         num_states: k, at least 2.
-        num_layers: stacked layers, each with its own states and temperature.
-        bias: whether gates have biases.
-        batch_first: whether the batch stands before time in input and output.
-        dropout: between layers, in training.
-        bidirectional: also read from the end; the two halves are concatenated.
-        temperature: initial τ.
-        learn_temperature: whether τ is trained.
-        mode: ``soft`` (the paper's), ``hard`` (hard states, soft gradient) or ``deterministic`` (no
-            noise, a state-regularized RNN). Sampling goes on in eval mode: it is the model.
-        readout: ``state`` returns h_t, a mixture of states; ``cell`` returns u_t, what the cell computed.
+        num_layers: Number of stacked layers, each with its own states and temperature.
+        bias: Whether gates have biases.
+        batch_first: Whether the batch comes before time in input and output.
+        dropout: Dropout rate between layers, in training.
+        bidirectional: Whether to read from the end too; the two outputs are concatenated.
+        temperature: Initial τ.
+        learn_temperature: Whether τ is trained.
+        mode: ``soft`` (the paper's), ``hard`` (one-hot states, straight-through gradient) or ``deterministic`` (no
+            noise, a state-regularized RNN). The layer samples in eval mode too.
+        readout: Output of the layer: ``state`` for h_t, a mixture of states, or ``cell`` for u_t, the cell's output.
         initial: h_0, ``zeros`` or the ``first`` state.
-        peephole: let the gates see the memory.
-        device: where the weights live.
-        dtype: of the weights. With bfloat16 the recurrence itself runs in float32.
+        peephole: Whether the gates read the memory.
+        device: Device of the weights.
+        dtype: Dtype of the weights. With bfloat16 the recurrence itself runs in float32.
 
     Example:
+        >>> import torch
         >>> layer = STTauLSTM(8, 32, num_states=5, batch_first=True)
         >>> output, (h_n, c_n) = layer(torch.randn(4, 10, 8))
         >>> output.shape, h_n.shape, c_n.shape
@@ -425,15 +48,17 @@ class STTauLSTM(FiniteStateRNN, StochasticLSTM):
     _gates: ClassVar[int] = 4
 
 
-class STTauGRU(FiniteStateRNN):
-    """A GRU whose hidden state is drawn, at every step, from k learnable states.
+@register_layer
+class STTauGRU(FiniteStateRNN, GRULayer):
+    """A GRU whose hidden state is sampled, at every step, from k learnable states.
 
-    Arguments, shapes and results are those of ``nn.GRU``, in its reset-after form; ``num_states`` stands third. The
-    other arguments are those of :class:`STTauLSTM`, and ``mode="exact"`` is possible: the layer then carries the exact
-    law π_t over its states instead of a sample, returns the mean state π_t S, and a model trains on the path sum. Its
-    h_n is the mean state, which is not where the sequence stands: it cannot be handed on to continue an exact run.
+    Arguments, shapes and results are those of ``nn.GRU``, in its reset-after form; ``num_states`` is the third
+    argument. The other arguments are those of :class:`STTauLSTM`, and ``mode="exact"`` is possible: the layer then
+    computes the exact distribution π_t over its states instead of a sample and returns the mean state π_t S, and a
+    model trains on the path sum. Its h_n is the mean state, from which an exact run cannot be continued.
 
     Example:
+        >>> import torch
         >>> layer = STTauGRU(3, 16, num_states=4, batch_first=True, mode="exact")
         >>> x = torch.randn(2, 5, 3)
         >>> output, h_n = layer(x)
@@ -445,16 +70,3 @@ class STTauGRU(FiniteStateRNN):
 
     cell: ClassVar[Cell] = "gru"
     _gates: ClassVar[int] = 3
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Run the layer as ``nn.GRU`` does; arguments as in :meth:`STTauLSTM.forward`, ``hx`` is h_0."""
-        output, h_n, _ = self._call(input, hx, None, lengths, noise, mode)
-        return output, h_n

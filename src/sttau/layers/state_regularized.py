@@ -1,4 +1,4 @@
-"""State-regularized RNNs (Wang & Niepert, 2019): the deterministic relatives of ST-τ, with no noise and a fixed τ."""
+"""State-regularized RNNs (Wang & Niepert, 2019): ST-τ without noise and with a fixed τ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from sttau.engine import Readout
-from sttau.layers.st_tau import FiniteStateRNN, Initial, STTauGRU, STTauLSTM
+from sttau.layers.base import register_layer
+from sttau.layers.finite_state import FiniteStateRNN, Initial
+from sttau.layers.st_tau import STTauGRU, STTauLSTM
 
 
 class _StateRegularized(FiniteStateRNN):
@@ -50,14 +52,15 @@ class _StateRegularized(FiniteStateRNN):
         )
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make a layer like this one."""
+        """Return the arguments that construct a layer like this one."""
         return {name: value for name, value in super().config().items() if name != "mode"}
 
 
+@register_layer
 class StateRegularizedLSTM(_StateRegularized, STTauLSTM):
     """An LSTM whose hidden state is the mixture α = softmax(S u / τ) of k learnable states.
 
-    Arguments as :class:`~sttau.layers.st_tau.STTauLSTM` without ``mode``; τ is fixed unless told otherwise.
+    Arguments as :class:`~sttau.layers.st_tau.STTauLSTM` without ``mode``; τ is fixed by default.
 
     Example:
         >>> layer = StateRegularizedLSTM(8, 32, num_states=5)
@@ -67,8 +70,9 @@ class StateRegularizedLSTM(_StateRegularized, STTauLSTM):
     """
 
 
+@register_layer
 class StateRegularizedGRU(_StateRegularized, STTauGRU):
     """A GRU whose hidden state is the mixture α = softmax(S u / τ) of k learnable states.
 
-    Arguments as :class:`~sttau.layers.st_tau.STTauGRU` without ``mode``; τ is fixed unless told otherwise.
+    Arguments as :class:`~sttau.layers.st_tau.STTauGRU` without ``mode``; τ is fixed by default.
     """

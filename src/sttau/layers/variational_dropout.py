@@ -1,46 +1,49 @@
-"""Variational dropout: an LSTM with one mask a sequence, the same at all its steps (Gal & Ghahramani, 2016)."""
+"""Variational dropout: an LSTM with one mask per sequence, the same at all its steps (Gal & Ghahramani, 2016)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sttau.engine import Noise, masked, stacked
-from sttau.layers.stochastic import WEIGHTS, LayerMode, PlainStochasticLSTM, beside, check_rate, check_rows
+from sttau.layers.base import WEIGHTS, LayerMode, check_rate, concatenate, register_layer, samples_per_sequence
+from sttau.layers.sampled_lstm import SampledLSTM
+from sttau.padding import last_valid_step
 
 
 class Masks(NamedTuple):
-    """What one layer and direction multiplies with at every step: 0, or 1 / (1 - rate)."""
+    """Factors of one layer and direction, the same at every step: 0, or 1 / (1 - rate)."""
 
     input: Tensor  # (rows, features)
     recurrent: Tensor  # (rows, hidden_size)
 
 
-class VariationalDropoutLSTM(PlainStochasticLSTM):
+@register_layer
+class VariationalDropoutLSTM(SampledLSTM):
     """An LSTM that drops inputs and recurrent units, the same ones throughout a sequence.
 
-    Arguments, shapes, results and the names of weights are those of ``nn.LSTM``. ``dropout`` means something else: its
-    masks hold for a whole sequence and all layers, in training and in prediction. They differ between sequences,
+    Arguments, shapes, results and the names of weights are those of ``nn.LSTM``, but ``dropout`` means something else:
+    its masks hold for a whole sequence and all layers, in training and in prediction. They differ between sequences,
     samples, layers and directions. Both rates may be changed at any time (``layer.dropout = 0.3``); with 0 the layer
-    is ``nn.LSTM`` and runs on its code, as it does under ``mode="deterministic"``. Under one seed, units that are
+    equals ``nn.LSTM`` and runs on its kernels, as it does with ``mode="deterministic"``. With one seed, units that are
     dropped at a rate are dropped at every higher rate too.
 
     Args:
-        input_size: features a step.
-        hidden_size: d.
-        num_layers: stacked layers; what goes from one to the next is dropped as input is.
-        bias: whether gates have biases.
-        batch_first: whether the batch stands before time in input and output.
-        dropout: the share of recurrent units and of inputs that a sequence goes without.
-        bidirectional: also read from the end; the two halves are concatenated.
-        input_dropout: another rate for the features that go into the first layer. With a single feature, dropping it
-            leaves nothing: set it to 0 there.
-        device: where the weights live.
-        dtype: of the weights. With half precision the recurrence itself runs in float32.
+        input_size: Features per step.
+        hidden_size: d, the size of the hidden state.
+        num_layers: Number of stacked layers; inputs of upper layers are dropped too.
+        bias: Whether gates have biases.
+        batch_first: Whether the batch comes before time in input and output.
+        dropout: Rate at which recurrent units and inputs are dropped.
+        bidirectional: Whether to read from the end too; the two outputs are concatenated.
+        input_dropout: Another rate for the input features of the first layer. Set it to 0 for a single feature:
+            dropping that would leave no input.
+        device: Device of the weights.
+        dtype: Dtype of the weights. With half precision the recurrence itself runs in float32.
 
     Example:
         >>> layer = VariationalDropoutLSTM(8, 32, batch_first=True, dropout=0.1)
@@ -50,8 +53,6 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
         >>> layer.masks(Noise.of(torch.arange(4)))[0].recurrent.shape
         torch.Size([4, 32])
     """
-
-    modes: ClassVar[tuple[LayerMode, ...]] = ("sampled", "deterministic")
 
     def __init__(
         self,
@@ -69,26 +70,21 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.input_dropout = input_dropout
-        width = 4 * hidden_size
         for index, suffix in enumerate(self._suffixes()):
-            features = input_size if index < self.num_directions else hidden_size * self.num_directions
-            shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, features), "weight_hh": (width, hidden_size)}
-            if bias:
-                shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
-            for name, shape in shapes.items():
+            for name, shape in self._parameter_shapes(index).items():
                 value = torch.empty(shape, device=device, dtype=dtype)
                 self.register_parameter(f"{name}_{suffix}", nn.Parameter(value))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew, uniformly in ±1/√d as ``nn.LSTM`` does."""
+        """Initialize all weights uniformly in ±1/√d, as ``nn.LSTM`` does."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
     @property
     def dropout(self) -> float:
-        """The rate of recurrent units, of what passes between layers and, without ``input_dropout``, of inputs."""
+        """Rate of recurrent units, of inputs of upper layers and, without ``input_dropout``, of input features."""
         return self._dropout
 
     @dropout.setter
@@ -98,7 +94,7 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
 
     @property
     def input_dropout(self) -> float | None:
-        """The rate of features that go into the first layer; None for that of all else."""
+        """Rate of the input features of the first layer; None for ``dropout``."""
         return self._input_dropout
 
     @input_dropout.setter
@@ -113,21 +109,12 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
         return "sampled" if self.dropout or self.input_dropout else "deterministic"
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make a layer like this one, as plain values."""
-        return {
-            "input_size": self.input_size,
-            "hidden_size": self.hidden_size,
-            "num_layers": self.num_layers,
-            "bias": self.bias,
-            "batch_first": self.batch_first,
-            "dropout": self.dropout,
-            "bidirectional": self.bidirectional,
-            "input_dropout": self.input_dropout,
-        }
+        """Return the arguments that construct a layer like this one, as plain values."""
+        return super().config() | {"input_dropout": self.input_dropout}
 
     def masks(self, noise: Noise) -> list[Masks]:
-        """The masks of every layer and direction, in the order of ``h_n``, for the rows of a noise."""
-        noise = replace(noise, first_step=0)  # a sequence that is read in pieces keeps its masks
+        """Return the masks of every layer and direction, in the order of ``h_n``, for the rows of a noise."""
+        noise = replace(noise, first_step=0)  # a sequence that is read in chunks keeps its masks
         every = []
         for index in range(self.num_layers * self.num_directions):
             first = index < self.num_directions
@@ -137,13 +124,18 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
             every.append(Masks(*((u >= rate).to(u) / (1 - rate) for u, rate in zip(drawn, rates, strict=True))))
         return every
 
-    # -- running it --------------------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------------------------
 
-    def parts(self, x: Tensor, noise: Noise) -> list[stacked.Part]:
-        """One network: every row has masks of its own."""
+    def cell_masks(self, noise: Noise) -> tuple[Tensor, Tensor]:
+        """Return the masks of the first layer."""
+        return self.masks(noise)[0] if self.mode == "sampled" else super().cell_masks(noise)
+
+    def stacked_parts(self, x: Tensor, noise: Noise | None) -> list[stacked.Part]:
+        """Return one network: every row has its own masks."""
+        noise = Noise.fresh(len(x), x.device) if noise is None else noise
         (masks,) = self.masks(noise)
         weights = stacked.Weights(*(self.get_parameter(f"{name}_l0") for name in WEIGHTS))
-        x = x.repeat(check_rows(noise, len(x)), 1, 1) * masks.input[:, None]
+        x = x.repeat(samples_per_sequence(noise, len(x)), 1, 1) * masks.input[:, None]
         return [stacked.Part(x, weights, masks.recurrent)]
 
     def _run(
@@ -156,35 +148,34 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
         mode: LayerMode | None,
         final: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Output, h_n and c_n of all rows; ``final`` says whether the last two will be read."""
-        batch, lengths = x.shape[0], self._checked(x, self._accepted(x), x.shape, lengths)
-        if self._chosen(mode) == "deterministic":
+        """Return output, h_n and c_n of all rows; ``final`` says whether the last two will be read."""
+        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, lengths)
+        if self.resolve_mode(mode) == "deterministic":
             return self._fused(x, hidden, memory, lengths, dict(self.named_parameters()), final)
         noise = Noise.fresh(batch, x.device) if noise is None else noise
-        rows, runs, given = len(noise.sequence), check_rows(noise, batch), x.dtype
+        rows, samples, given = len(noise.sequence), samples_per_sequence(noise, batch), x.dtype
         fine = torch.promote_types(self.dtype, torch.float32)
         zeros = x.new_zeros(rows, self.hidden_size, dtype=fine)
-        x = x.to(fine).transpose(0, 1).repeat(1, runs, 1)  # masks differ between samples, so inputs do
-        lengths = None if lengths is None else lengths.to(x.device).repeat(runs)
-        last = -1 if lengths is None else (lengths - 1, torch.arange(rows, device=x.device))
+        x = x.to(fine).transpose(0, 1).repeat(1, samples, 1)  # masks differ between samples, and so do inputs
+        lengths = None if lengths is None else lengths.to(x.device).repeat(samples)
         ends: list[tuple[Tensor, Tensor]] = []
         outputs: list[Tensor] = []
         for index, masks in enumerate(self.masks(noise)):
             if index and index % self.num_directions == 0:
-                x, outputs = beside(outputs), []
+                x, outputs = concatenate(outputs), []
             back = index % self.num_directions == 1
             output, c = masked.run(
-                (_turned(x, lengths) if back else x) * masks.input.to(fine),
+                (_reversed(x, lengths) if back else x) * masks.input.to(fine),
                 self._weights(index, fine),
                 masks.recurrent.to(fine),
-                zeros if hidden is None else hidden[index].to(fine).repeat(runs, 1),
-                zeros if memory is None else memory[index].to(fine).repeat(runs, 1),
+                zeros if hidden is None else hidden[index].to(fine).repeat(samples, 1),
+                zeros if memory is None else memory[index].to(fine).repeat(samples, 1),
                 lengths,
             )
-            ends.append((output[last], c))
-            outputs.append(_turned(output, lengths) if back else output)
+            ends.append((last_valid_step(output.transpose(0, 1), lengths), c))
+            outputs.append(_reversed(output, lengths) if back else output)
         h_n, c_n = (torch.stack(parts).to(given) for parts in zip(*ends, strict=True))
-        return beside(outputs).transpose(0, 1).to(given), h_n, c_n
+        return concatenate(outputs).transpose(0, 1).to(given), h_n, c_n
 
     def _weights(self, index: int, dtype: torch.dtype) -> masked.MaskedWeights:
         suffix = self._suffixes()[index]
@@ -195,12 +186,12 @@ class VariationalDropoutLSTM(PlainStochasticLSTM):
         bias = get("bias_ih") + get("bias_hh") if self.bias else None
         return masked.MaskedWeights(get("weight_ih"), get("weight_hh"), bias)
 
-    def _between_layers(self) -> float:
-        return 0.0  # deterministic: nothing is dropped
+    def _layer_dropout(self) -> float:
+        return 0.0  # in deterministic mode nothing is dropped
 
 
-def _turned(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """(time, rows, ·) read from each row's end; the same turn leads back."""
+def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Reverse the valid steps of each row of (time, rows, ·); the same operation reverses it back."""
     if lengths is None:
         return x.flip(0)
     step = torch.arange(len(x), device=x.device)[:, None]

@@ -1,11 +1,10 @@
 """Reinforcement learning with recurrent policies: tasks, policies and their training."""
 
 from sttau.rl.environments import TASKS, Environments, Task, find_task
-from sttau.rl.policies import METHODS, Choice, Player, make_policy
+from sttau.rl.policies import Choice, Player, make_policy
 from sttau.rl.training import Episodes, Point, Settings, play, train
 
 __all__ = [
-    "METHODS",
     "TASKS",
     "Choice",
     "Environments",

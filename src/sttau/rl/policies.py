@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sttau.data.dataset import Described
-from sttau.engine import Mode, Noise, Weights
+from sttau.engine import Mode, Noise
 from sttau.engine.reference import gru_cell, lstm_cell, transition
-from sttau.layers import BayesLSTM, FiniteStateRNN, STTauGRU, STTauLSTM, VariationalDropoutLSTM
-from sttau.models import FixedLabels, Layer, SequenceClassifier
+from sttau.methods import find_method
+from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task
 
 #: How an action is taken from π_t. ``sampling`` draws it; ``greedy`` takes the most probable one. Where π_t is itself
@@ -31,15 +31,6 @@ Choice = Literal["sampling", "greedy"]
 
 _LAW_SAMPLES = 64  # of the step's own noise, for the law of an action
 
-#: The layers that policies of an experiment are made of, by the name of the method.
-METHODS: dict[str, Callable[..., Layer]] = {
-    "lstm": nn.LSTM,
-    "bayes": BayesLSTM,
-    "dropout": VariationalDropoutLSTM,
-    "st-tau": STTauLSTM,
-    "st-tau-gru": STTauGRU,
-}
-
 
 def make_policy(
     method: str, task: Task, *, hidden_size: int = 100, seed: int = 0, settings: Mapping[str, Any] | None = None
@@ -47,7 +38,8 @@ def make_policy(
     """A new policy for a task.
 
     Args:
-        method: one of :data:`METHODS`. ST-τ has as many states as there are actions, unless settings say otherwise.
+        method: name of a method of one network (``sttau.methods.METHODS``), with ``-gru`` for its GRU form. ST-τ has
+            as many states as there are actions, unless settings say otherwise.
         task: gives the sizes and the names.
         hidden_size: of the layer.
         seed: of the first weights.
@@ -59,18 +51,26 @@ def make_policy(
         >>> policy.feature_names, policy.class_names, policy.layer.num_states
         (('position', 'angle'), ('left', 'right'), 2)
     """
-    if method not in METHODS:
-        raise ValueError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
+    make_layer = _layer_of(method)
     actions, options = len(task.actions), dict(settings or {})
     if method.startswith("st-tau"):
         options = {"num_states": actions} | options
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = METHODS[method](len(task.observations), hidden_size, **options)
-        by_state = isinstance(layer, FiniteStateRNN) and layer.num_states == actions
+        layer = make_layer(len(task.observations), hidden_size, **options)
+        by_state = getattr(layer, "num_states", None) == actions
         policy = SequenceClassifier(layer, actions, head="halves" if by_state else "dense")
-    policy.remember(cast(Described, _Names(task.actions, task.observations)))
+    policy.set_metadata(cast(Described, _Names(task.actions, task.observations)))
     return policy
+
+
+def _layer_of(method: str) -> Callable[..., nn.Module]:
+    """The constructor of the layer of a method, or of its GRU form."""
+    name, cell = (method.removesuffix("-gru"), "gru") if method.endswith("-gru") else (method, None)
+    record = find_method(name)
+    if record.sampling == "members" or (cell is not None and cell not in record.layers):
+        raise ValueError(f"method {method!r} is not one network with such a cell; choose for instance lstm or st-tau")
+    return record.layers[cell or next(iter(record.layers))]
 
 
 class _Names(NamedTuple):
@@ -89,12 +89,12 @@ def check_policy(policy: SequenceClassifier, task: Task) -> None:
         )
     if policy.num_classes != len(task.actions):
         raise ValueError(f"the policy knows {policy.num_classes} actions, but {task.name} has {len(task.actions)}")
-    weight = policy.head.weight
-    if weight.device.type != "cpu" or weight.dtype != torch.float32:
-        raise ValueError(f"a policy plays on the CPU in float32, but this one is {weight.dtype} on {weight.device}")
+    if policy.device.type != "cpu" or policy.dtype != torch.float32:
+        raise ValueError(f"a policy plays on the CPU in float32, but this one is {policy.dtype} on {policy.device}")
     if policy.embedding is not None or layer.num_layers > 1 or layer.bidirectional or policy.dropout:
         raise ValueError("a policy needs one layer that reads numbers forwards, with dropout=0")
-    if isinstance(layer, FiniteStateRNN) and (layer.mode not in ("soft", "deterministic") or layer.readout != "state"):
+    finite = None if layer.num_states is None else policy.finite_state_layer
+    if finite is not None and (finite.mode not in ("soft", "deterministic") or finite.readout != "state"):
         raise ValueError('a policy of ST-τ needs mode="soft" or "deterministic", and readout="state"')
 
 
@@ -122,9 +122,8 @@ def log_probabilities(
         torch.Size([3, 5])
     """
     logits: Tensor = policy(observations, noise=noise, per_step=True)
-    layer, by_state = policy.layer, isinstance(policy.head, FixedLabels)
-    if choice == "greedy" and by_state and isinstance(layer, FiniteStateRNN) and layer.mode == "soft":
-        logits = layer.temperature * logits - noise.gumbel(0, *logits.shape[1:])
+    if choice == "greedy" and policy.has_fixed_labels and policy.layer.mode == "soft":
+        logits = policy.layer.temperature * logits - noise.gumbel(0, *logits.shape[1:])
     return logits.log_softmax(-1).gather(-1, actions[..., None]).squeeze(-1)
 
 
@@ -153,12 +152,9 @@ class Player:
     def __init__(self, policy: SequenceClassifier, noise: Noise, horizon: int) -> None:
         layer, rows = policy.layer, len(noise.sequence)
         self.policy = policy
-        self._finite = layer if isinstance(layer, FiniteStateRNN) else None
-        self._is_gru = isinstance(layer, (nn.GRU, STTauGRU))
-        self._weights = _weights(layer, noise)
-        self._input_mask = self._mask = torch.ones(())
-        if isinstance(layer, VariationalDropoutLSTM) and layer.mode == "sampled":
-            self._input_mask, self._mask = layer.masks(noise)[0]
+        self._finite = None if layer.num_states is None else policy.finite_state_layer
+        self._weights = layer.cell_weights(noise)
+        self._input_mask, self._mask = layer.cell_masks(noise)
         self._gumbel: Tensor | None = None
         if self._finite is not None and self._finite.mode != "deterministic":
             self._gumbel = noise.gumbel(0, horizon, self._finite.num_states)
@@ -173,7 +169,7 @@ class Player:
         """Read an observation, (episodes, features), move on, and return π_t, (episodes, actions)."""
         weights, time = self._weights, len(self._logits)
         x = F.linear(observations * self._input_mask, weights.input, weights.input_bias)
-        if self._is_gru:
+        if not self.policy.layer.is_lstm:
             u = gru_cell(x, self._hidden, weights)
         else:
             u, self._memory = lstm_cell(x, self._mask * self._hidden, self._memory, weights)
@@ -198,7 +194,7 @@ class Player:
             return _taken(logits.softmax(-1), choice)
         if self._gumbel is None:
             return _taken(self._answer(self._alpha(logits, None)), choice)
-        if choice == "greedy" and isinstance(self.policy.head, FixedLabels):
+        if choice == "greedy" and self.policy.has_fixed_labels:
             return self._answer(logits.softmax(-1))
         draws = Noise.of(torch.zeros(1, dtype=torch.int64)).gumbel(0, _LAW_SAMPLES, logits.shape[-1])
         return _taken(self._answer(self._alpha(logits, draws[0, :, None, None])), choice).mean(0)
@@ -210,7 +206,7 @@ class Player:
     def _answer(self, alpha: Tensor) -> Tensor:
         """π_t for α_t: the same where states are actions, else what the head makes of the state."""
         head = self.policy.head
-        return cast(Tensor, head(alpha if isinstance(head, FixedLabels) else alpha @ self._weights.states)).softmax(-1)
+        return cast(Tensor, head(alpha if self.policy.has_fixed_labels else alpha @ self._weights.states)).softmax(-1)
 
 
 def _taken(chances: Tensor, choice: Choice) -> Tensor:
@@ -222,21 +218,3 @@ def check_choice(choice: str) -> None:
     """Raise unless it is one of :data:`Choice`."""
     if choice not in get_args(Choice):
         raise ValueError(f"choice must be one of {', '.join(map(repr, get_args(Choice)))}, got {choice!r}")
-
-
-def _weights(layer: Layer, noise: Noise) -> Weights:
-    """The weights of the only layer for these episodes; those of ST-τ's states and τ where it has them."""
-    if isinstance(layer, BayesLSTM):
-        named: Mapping[str, Tensor] = layer.draw(noise)
-    else:
-        named = layer.state_dict()
-    finite = isinstance(layer, FiniteStateRNN)
-    return Weights(
-        input=named["weight_ih_l0"],
-        recurrent=named["weight_hh_l0"],
-        input_bias=named.get("bias_ih_l0"),
-        recurrent_bias=named.get("bias_hh_l0"),
-        states=named["states_l0"] if finite else torch.empty(0, layer.hidden_size),
-        temperature=named["log_temperature_l0"].exp() if finite else torch.ones(()),
-        peephole=named.get("weight_peephole_l0"),
-    )

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from sttau.engine import Noise
-from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceClassifier
 from sttau.padding import valid_steps
 from sttau.rl.environments import Environments, Task
@@ -201,7 +200,7 @@ def train(
                 steps=steps,
                 reward=float(episodes.scores.mean()),
                 entropy=episodes.entropy,
-                temperature=layer.temperature.item() if isinstance(layer, FiniteStateRNN) else None,
+                temperature=None if layer.num_states is None else layer.temperature.item(),
                 seconds=round(time.perf_counter() - began, 3),
             )
             curve.append(point)

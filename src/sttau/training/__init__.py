@@ -1,20 +1,28 @@
-"""Training: the loop, its checkpoints and its log."""
+"""Training: ``fit`` for one model, ``fit_many`` for several at once."""
 
+from sttau.training.callbacks import ProgressBar, TensorBoard
 from sttau.training.distributed import local_device
 from sttau.training.interruption import Interrupted
-from sttau.training.log import TensorBoard, Update, read_log
-from sttau.training.loop import DivergedError, fit
-from sttau.training.together import Finished, Job, fit_together
+from sttau.training.log import Callback, Update, read_log
+from sttau.training.many import FitJob, FitResult, fit_many
+from sttau.training.options import TrainOptions
+from sttau.training.run import DivergedError
+from sttau.training.trainer import fit
+from sttau.training.validation import validation
 
 __all__ = [
+    "Callback",
     "DivergedError",
-    "Finished",
+    "FitJob",
+    "FitResult",
     "Interrupted",
-    "Job",
+    "ProgressBar",
     "TensorBoard",
+    "TrainOptions",
     "Update",
     "fit",
-    "fit_together",
+    "fit_many",
     "local_device",
     "read_log",
+    "validation",
 ]

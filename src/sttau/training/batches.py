@@ -1,4 +1,4 @@
-"""Which sequences an update is made with: a pure function of the seed, so that there is no state to lose."""
+"""The batches of updates: a pure function of the seed, so that there is no state to save."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sttau.seeds import derive_seed
 
 
 class Order:
-    """The rows of every update's batch. Each time round is a new permutation of the data.
+    """The rows of every update's batch. Each epoch is a new permutation of the data.
 
     Args:
-        sequences: how many there are.
-        batch_size: rows a batch; the last of a round may be smaller.
-        seed: all of the order follows from it.
-        lengths: (sequences,), needed for ``bucket_batches``.
-        bucket_batches: how many batches are sorted by length together, so that sequences of like length meet and
-            little is padding. 1 leaves batches wholly random; the more, the less random they are.
+        sequences: Number of sequences.
+        batch_size: Rows per batch; the last batch of an epoch may be smaller.
+        seed: Seed of the order.
+        lengths: (sequences,) lengths, needed for ``bucket_batches``.
+        bucket_batches: Number of batches that are sorted by length together, to reduce padding. 1 leaves batches fully
+            random; the larger, the less random they are.
 
     Example:
         >>> order = Order(10, batch_size=4, seed=0)
@@ -37,45 +37,45 @@ class Order:
         self.sequences, self.batch_size, self.seed = sequences, batch_size, seed
         self.lengths = None if lengths is None else lengths.cpu()
         self.bucket_batches = bucket_batches
-        self.batches = -(-sequences // batch_size)  # a round
-        self._round, self._batches = -1, [torch.empty(0)]
+        self.batches = -(-sequences // batch_size)  # per epoch
+        self._epoch, self._batches = -1, [torch.empty(0)]
 
     def place(self, update: int) -> tuple[int, int]:
-        """The round of an update, counted from 0, and its place in it."""
+        """Return the epoch of an update, counted from 0, and its place in it."""
         return divmod(update - 1, self.batches)
 
     def rows(self, update: int) -> Tensor:
-        """Row numbers of the batch of an update, counted from 1."""
-        number, place = self.place(update)
-        if number != self._round:
-            self._round, self._batches = number, self.shuffled(number)
+        """Return the row numbers of an update's batch; updates are counted from 1."""
+        epoch, place = self.place(update)
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self.shuffled(epoch)
         return self._batches[place]
 
-    def shuffled(self, number: int) -> list[Tensor]:
-        """All batches of a round.
+    def shuffled(self, epoch: int) -> list[Tensor]:
+        """Return all batches of an epoch.
 
-        Of batches that are sorted by length, the long ones come at the same places whatever the seed, so that several
-        networks that are trained together need not wait for each other; which sequences they hold follows from it.
+        With bucketing, long batches come at the same places whatever the seed, so that networks that are trained
+        together have batches of similar length; their content depends on the seed.
         """
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", number))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
         rows = torch.randperm(self.sequences, generator=generator)
         if self.lengths is None or self.bucket_batches == 1:
             return list(rows.split(self.batch_size))
         batches: list[Tensor] = []
         for pool in rows.split(self.batch_size * self.bucket_batches):
             batches += pool[self.lengths[pool].argsort(stable=True)].split(self.batch_size)
-        generator.manual_seed(derive_seed(0, "places", number))
+        generator.manual_seed(derive_seed(0, "places", epoch))
         return [batches[place] for place in torch.randperm(len(batches), generator=generator).tolist()]
 
 
 class Batch(NamedTuple):
-    """What one process computes of an update."""
+    """The part of an update's batch that one process computes."""
 
     inputs: Tensor
     targets: Tensor
     lengths: Tensor | None
     noise: Noise
-    share: float  # of the joined batch
+    share: float  # of the joint batch
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ class Data:
     inputs: Tensor
     targets: Tensor
     lengths: Tensor | None
-    ends: Tensor | None  # the lengths again, on the CPU: asking a GPU for the longest would make it wait
+    ends: Tensor | None  # the lengths on the CPU: reading the longest from a GPU would synchronize
     seed: Tensor
 
     @classmethod
     def on(cls, device: torch.device, inputs: Tensor, targets: Tensor, lengths: Tensor | None, seed: int) -> Data:
-        """Move the data to a device once and for all."""
+        """Move the data to a device."""
         return cls(
             inputs.to(device),
             targets.to(device),
@@ -100,11 +100,11 @@ class Data:
         )
 
     def end(self, rows: Tensor, few_shapes: bool = False) -> int | None:
-        """How many steps the longest of these rows has, which are on the CPU; None where all have the same.
+        """Return the number of steps of the longest of these rows; None where all have the same.
 
         Args:
-            rows: row numbers.
-            few_shapes: a little more, so that only few different numbers occur.
+            rows: Row numbers, on the CPU.
+            few_shapes: Whether to round up, so that only few different shapes occur.
         """
         if self.ends is None:
             return None
@@ -112,15 +112,15 @@ class Data:
         return min(round_up(end), self.inputs.shape[1]) if few_shapes else end
 
     def batch(self, rows: Tensor, places: Tensor, share: float, update: Tensor, end: int | None) -> Batch:
-        """Take these rows, cut to ``end`` steps. All tensors are on the data's device.
+        """Select these rows, cut to ``end`` steps. All tensors are on the data's device.
 
         Args:
-            rows: row numbers.
-            places: where the rows stand in the joined batch. A draw of noise follows from seed, update and place, and
-                so does not depend on how many processes share the work.
-            share: of the joined batch that these rows are.
-            update: (1,) the number of the update.
-            end: see :meth:`end`.
+            rows: Row numbers.
+            places: Places of the rows in the joint batch. The noise follows from seed, update and place, and so does
+                not depend on the number of processes.
+            share: Share of the joint batch that these rows are.
+            update: (1,) number of the update.
+            end: Number of steps; see :meth:`end`.
         """
         noise = Noise(self.seed, places, update.repeat(len(places)))
         lengths = None if self.lengths is None else self.lengths[rows]
@@ -128,7 +128,7 @@ class Data:
 
 
 def round_up(length: int) -> int:
-    """Round a length up to one of at most eight in each octave; at most an eighth is padding.
+    """Round a length up to one of at most eight values per octave, so that at most an eighth is padding.
 
     Example:
         >>> [round_up(length) for length in (7, 17, 100, 2956)]

@@ -1,4 +1,4 @@
-"""Several processes that train one model: each computes a part of every batch, and the parts are added up."""
+"""Several processes that train one model: each computes a part of every batch, and the parts are summed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells each process
+_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun for each process
 
 
 def local_device() -> torch.device:
@@ -31,7 +31,7 @@ def local_device() -> torch.device:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that work together, and which of them this is; one alone can do everything too."""
+    """The processes that share the work, and the rank of this one; a single process is a group of one."""
 
     device: torch.device
     rank: int = 0
@@ -39,13 +39,13 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that validates, writes and reports."""
+        """Whether this is the process that validates, writes and reports."""
         return self.rank == 0
 
     def shard(self, size: int) -> tuple[Tensor, float]:
-        """Return the places of the joined batch that are for this process, and their share of it.
+        """Return the places of the joint batch that this process computes, and their share of it.
 
-        A process for which nothing is left computes the first place all the same, with share 0.
+        A process for which nothing is left computes the first place with share 0.
 
         Example:
             >>> Processes(torch.device("cpu"), rank=1, count=2).shard(5)
@@ -73,8 +73,8 @@ class Processes:
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return int(largest)
 
-    def hear(self, value: Any) -> Any:
-        """Return what the first process passed; it travels as JSON."""
+    def broadcast(self, value: Any) -> Any:
+        """Return the value that the first process passed; it is sent as JSON."""
         if self.count == 1:
             return value
         text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(self.device)
@@ -93,9 +93,9 @@ class Processes:
 
 
 def join(device: torch.device) -> Processes:
-    """Join the other processes, where this one was started by ``torchrun`` or is in a process group already.
+    """Join the process group, where this process was started by ``torchrun`` or is in a group already.
 
-    Once made, the group stays until the process ends: a second one cannot be made in its place.
+    The group is kept until the process ends, since a second one cannot be created.
 
     Example:
         >>> join(torch.device("cpu")).count
@@ -112,9 +112,9 @@ def join(device: torch.device) -> Processes:
 
 
 def _leave() -> None:
-    """End the group while Python is still whole, and let gloo's threads put down the last tensors they hold.
+    """Destroy the group before the interpreter shuts down, and let gloo's threads release their last tensors.
 
-    One that does so later, when Python is being taken down, aborts the process (pytorch/pytorch#179291).
+    A thread that does so during shutdown aborts the process (pytorch/pytorch#179291).
     """
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Ctrl-C during training: the update is finished first."""
+"""Ctrl-C during training: the present update is completed first."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was interrupted, and everything is in order; the message says where it can be taken up again."""
+    """Training was interrupted after a completed update; the message says from where it can be resumed."""
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Note the first Ctrl-C instead of stopping at once, and give a function that tells whether it came.
+    """Record the first Ctrl-C instead of raising, and yield a function that returns whether it received.
 
-    The second acts as ever. In a thread other than the main one signals do not arrive, and nothing is changed.
+    The second one raises KeyboardInterrupt. Threads other than the main one receive no signals; nothing is changed.
     """
-    came = threading.Event()
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or usual is None:
-        yield came.is_set
+    received = threading.Event()
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or previous is None:
+        yield received.is_set
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if came.is_set():
+        if received.is_set():
             raise KeyboardInterrupt
-        came.set()
+        received.set()
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield came.is_set
+        yield received.is_set
     finally:
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, previous)

@@ -1,32 +1,35 @@
-"""What training reports, and where it is written down: JSON lines, and TensorBoard for those who have it."""
+"""The report of an update, and the log of a run as JSON lines."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sttau.files import write_atomically
 
 
 @dataclass(frozen=True)
 class Update:
-    """One update of the weights, as it is reported and logged."""
+    """One update of the weights, as callbacks and the log receive it."""
 
     number: int  # from 1
-    of: int
+    of: int  # updates in all
     loss: float
     temperature: tuple[float, ...]  # τ of each layer and direction after the update; empty for a layer without states
-    validation: float | None = None  # the watched value, where there was a validation
+    validation: float | None = None  # the monitored metric, where there was a validation
     gradient_norm: float | None = None  # before clipping
-    metrics: dict[str, float] = field(default_factory=dict)  # all that the validation returned
+    metrics: dict[str, float] = field(default_factory=dict)  # all validation metrics
+
+
+#: Called with every update; training stops where it returns True.
+Callback = Callable[[Update], bool | None]
 
 
 def read_log(path: str | os.PathLike[str]) -> list[Update]:
-    """Read the log of a training run; a last line that was never finished is left out.
+    """Read the log of a training run; an incomplete last line is left out.
 
     Example:
         >>> import tempfile
@@ -51,11 +54,11 @@ def _read_lines(path: Path) -> Iterator[Update]:
 
 
 class JsonLines:
-    """A log of one JSON line an update, written out at once.
+    """A log with one JSON line per update, flushed at once.
 
     Args:
-        path: of the file; it is continued where it exists.
-        keep: updates beyond this number are cut off: they are made again from an earlier checkpoint.
+        path: Path of the file; an existing log is continued.
+        keep: Number of the last update to keep; later ones are removed, since they are made again.
     """
 
     def __init__(self, path: str | os.PathLike[str], keep: int = 0) -> None:
@@ -78,40 +81,3 @@ class JsonLines:
 
 def _line(update: Update) -> bytes:
     return json.dumps(asdict(update)).encode() + b"\n"
-
-
-class TensorBoard:
-    """Writes loss, validation and τ for TensorBoard; hand it to ``fit`` as ``callbacks``. Needs ``sttau[tensorboard]``.
-
-    A run that is resumed hides what it had written beyond its checkpoint.
-
-    Args:
-        folder: for TensorBoard's files.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ImportError("TensorBoard is not installed: pip install 'sttau[tensorboard]'") from error
-        self._make: Any = SummaryWriter
-        self._folder = str(folder)
-        self._writer: Any = None
-
-    def __call__(self, update: Update) -> None:
-        """Write an update."""
-        if self._writer is None:
-            self._writer = self._make(self._folder, purge_step=update.number)
-        values = {"loss": update.loss, "gradient norm": update.gradient_norm}
-        values |= {f"temperature/{place}": value for place, value in enumerate(update.temperature)}
-        values |= {f"validation/{name}": value for name, value in update.metrics.items()}
-        for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, update.number)
-        if update.metrics or update.number == update.of:
-            self._writer.flush()
-
-    def close(self) -> None:
-        """Write out what is left."""
-        if self._writer is not None:
-            self._writer.close()

@@ -1,90 +1,85 @@
-"""Networks of one kind that are run together, for they would leave a GPU idle one by one."""
+"""Networks of one shape that are trained as one, because each alone would leave a GPU idle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sttau.engine import stacked
-from sttau.layers import BayesLSTM, VariationalDropoutLSTM
-from sttau.models import FixedLabels, SequenceClassifier, SequenceModel
+from sttau.models import Predictor, SequenceClassifier
 from sttau.training.batches import Batch
-from sttau.training.lanes import Lanes
+from sttau.training.streams import StreamPool
+
+Context = Callable[[], AbstractContextManager[Any]]
 
 
-def alike(model: SequenceModel) -> Hashable | None:
-    """What networks must have in common to be run together; None for one that cannot be.
+def stack_key(model: Predictor) -> Hashable | None:
+    """Return what networks must have in common to be trained as one; None for one that cannot be.
 
-    These are classifiers with one layer in one direction that is an LSTM: plain, Bayesian or with variational dropout.
+    Only exact types qualify, since the stacked forward and loss replace those of the model: a
+    :class:`SequenceClassifier` with a dense head on one stackable layer. A subclass may have another loss or forward.
 
     Example:
         >>> one, other = (SequenceClassifier(nn.LSTM(3, size), num_classes=2) for size in (8, 16))
-        >>> alike(one) == alike(one), alike(one) == alike(other), alike(SequenceClassifier(nn.GRU(3, 8), 2))
-        (True, False, None)
+        >>> stack_key(one) == stack_key(one), stack_key(one) == stack_key(other)
+        (True, False)
+        >>> stack_key(SequenceClassifier(nn.GRU(3, 8), 2)) is None
+        True
     """
-    layer = model.layer if len(model.members) == 1 else None
-    if not isinstance(layer, nn.LSTM | BayesLSTM | VariationalDropoutLSTM) or not isinstance(model, SequenceClassifier):
+    if type(model) is not SequenceClassifier or type(model.head) is not nn.Linear:
         return None
-    if layer.num_layers > 1 or layer.bidirectional or not layer.bias or model.paths > 1:
-        return None
-    if isinstance(model.head, FixedLabels):
+    layer = model.layer
+    if not layer.is_stackable or model.paths > 1:
         return None
     embedding = None if model.embedding is None else tuple(model.embedding.weight.shape)
-    return layer.input_size, layer.hidden_size, embedding, layer.weight_ih_l0.dtype, layer.weight_ih_l0.device
+    if model.embedding is not None and type(model.embedding) is not nn.Embedding:
+        return None
+    return layer.input_size, layer.hidden_size, embedding, layer.dtype, layer.device
 
 
-def losses(
-    models: Sequence[SequenceModel],
+def stacked_losses(
+    models: Sequence[Predictor],
     batches: Sequence[Batch],
     sequences: int,
-    drawing: Sequence[Callable[[], AbstractContextManager[Any]]],
-    lanes: Lanes,
+    generators: Sequence[Context],
+    pool: StreamPool,
 ) -> list[Tensor]:
-    """The loss of each network on its own batch, with its penalty; the recurrences run as one.
+    """Return the loss of each network on its own batch, with its penalty; the recurrences run as one.
 
     Args:
-        models: that are :func:`alike`.
-        batches: one for each, of one shape.
-        sequences: how many there are to train on; penalties are divided by it.
-        drawing: one for each; what it gives is entered wherever PyTorch's generator may be drawn from.
-        lanes: for what each does by itself.
+        models: Networks with the same :func:`stack_key`.
+        batches: One batch for each, all of one shape.
+        sequences: Number of training sequences, by which penalties are divided.
+        generators: For each network, the context in which PyTorch's generator is drawn from.
+        pool: Streams for what each network does separately.
     """
-    items = list(zip(models, batches, drawing, strict=True))
-    parts, lengths = zip(*lanes.do([partial(_begin, *item) for item in items]), strict=True)
+    networks = cast("Sequence[SequenceClassifier]", models)
+    items = list(zip(networks, batches, generators, strict=True))
+    parts, lengths = zip(*pool.run([partial(_before_layer, *item) for item in items]), strict=True)
     features = stacked.run(parts, lengths)
-    return lanes.do([partial(_end, *item, read, sequences) for item, read in zip(items, features, strict=True)])
+    return pool.run([partial(_after_layer, *item, read, sequences) for item, read in zip(items, features, strict=True)])
 
 
-def _begin(
-    model: SequenceModel, batch: Batch, draws: Callable[[], AbstractContextManager[Any]]
-) -> tuple[stacked.Part, Tensor | None]:
-    """What goes into the recurrence, and its lengths."""
-    with draws():
-        inputs, lengths = model._prepared(batch.inputs, batch.lengths)
-        x = model._vectors(inputs)
-    layer = model.layer
-    if isinstance(layer, nn.LSTM):
-        return stacked.Part(x, stacked.Weights(*layer.parameters())), lengths
-    assert isinstance(layer, BayesLSTM | VariationalDropoutLSTM)
-    (part,) = layer.parts(x, batch.noise)
+def _before_layer(model: SequenceClassifier, batch: Batch, generator: Context) -> tuple[stacked.Part, Tensor | None]:
+    """The input of the recurrence, and its lengths."""
+    with generator():
+        inputs, lengths = model.prepare(batch.inputs, batch.lengths)
+        x = model.embed(inputs)
+    (part,) = model.layer.stacked_parts(x, batch.noise)
     return part, lengths
 
 
-def _end(
-    model: SequenceModel,
-    batch: Batch,
-    draws: Callable[[], AbstractContextManager[Any]],
-    features: Tensor,
-    sequences: int,
+def _after_layer(
+    model: SequenceClassifier, batch: Batch, generator: Context, features: Tensor, sequences: int
 ) -> Tensor:
-    """The loss, from what the layer gave after the last step."""
-    with draws():
+    """The loss, from the output of the layer after the last step."""
+    with generator():
         features = F.dropout(features, model.dropout, model.training)
-    loss = F.cross_entropy(model.head(features), batch.targets)
+    loss = model.loss_from_logits(model.head(features), batch.targets)
     penalty = model.penalty(sequences)
     return loss if penalty is None else loss + penalty

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.engine import Noise
-from sttau.inference import validation
 from sttau.models import Layer, SequenceModel
-from sttau.training import DivergedError, Update, fit, run
+from sttau.training import DivergedError, Update, fit, run, validation
 
 
 def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,7 +118,7 @@ def test_the_weights_with_the_smallest_validation_value_are_kept() -> None:
         weights.append(_weights(model))
         return next(values)
 
-    log = fit(model, x, y, lengths, updates=7, validate=validate, validate_every=2)
+    log = fit(model, x, y, lengths, updates=7, validation=validate, validate_every=2)
     assert [update.validation for update in log] == [None, 3.0, None, 1.0, None, 2.0, 1.0]
     assert torch.equal(_weights(model), weights[1])
 
@@ -151,7 +150,7 @@ def test_a_metric_can_be_made_large() -> None:
         kept.append(_weights(model))
         return next(values)
 
-    log = fit(model, x, y, lengths, updates=99, validate=validate, validate_every=1, goal="max", patience=3)
+    log = fit(model, x, y, lengths, updates=99, validation=validate, validate_every=1, mode="max", patience=3)
     assert len(log) == 5
     assert torch.equal(_weights(model), kept[1])
 
@@ -308,7 +307,7 @@ def test_an_average_of_the_weights_is_validated_and_kept_while_training_goes_its
         return _weights(model), seen
 
     plain, path = train()
-    mean, same_path = train(average=0.8)
+    mean, same_path = train(ema_decay=0.8)
     assert all(torch.equal(a, b) for a, b in zip(path, same_path, strict=True))
     torch.manual_seed(0)
     expected = _weights(SequenceClassifier(STTauGRU(2, 4, 3), 2))
@@ -324,7 +323,7 @@ def test_an_average_of_the_weights_is_validated_and_kept_while_training_goes_its
         validated.append(_weights(model))
         return -float(len(validated))
 
-    fit(model, x, y, lengths, updates=30, learning_rate=0.05, average=0.8, validate=validate, validate_every=30)
+    fit(model, x, y, lengths, updates=30, learning_rate=0.05, ema_decay=0.8, validation=validate, validate_every=30)
     torch.testing.assert_close(validated[-1], expected)
     assert torch.equal(_weights(model), validated[-1])
 
@@ -338,7 +337,7 @@ def test_losses_that_are_read_in_groups_are_the_same(monkeypatch: pytest.MonkeyP
         model, told = SequenceClassifier(STTauGRU(2, 4, 3), 2), list[int]()
         measure = validation(model, x, y, lengths, samples=1)
         log = fit(
-            model, x, y, lengths, updates=33, validate=measure, metric="nll", validate_every=9,
+            model, x, y, lengths, updates=33, validation=measure, metric="nll", validate_every=9,
             callbacks=lambda update: told.append(update.number),
         )  # fmt: skip
         return _weights(model), log, told

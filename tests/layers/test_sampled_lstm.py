@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sttau.engine import Noise, stacked
-from sttau.layers import LAYERS, BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
+from sttau.layers import LAYERS, BayesLSTM, LSTMLayer, VariationalDropoutLSTM
 
 EXACTLY = 1e-12  # for sums in float64 that differ only in their order
 LENGTHS = torch.tensor([3, 6, 1, 4])
-KINDS: list[type[StochasticLSTM]] = [BayesLSTM, VariationalDropoutLSTM]
+KINDS: list[type[LSTMLayer]] = [BayesLSTM, VariationalDropoutLSTM]
 KIND = pytest.mark.parametrize("kind", KINDS)
 SHAPED = pytest.mark.parametrize(
     "options",
@@ -77,7 +77,7 @@ def test_samples_of_a_prediction_may_be_run_at_once(
         close(layer.features(x, lengths, noise=noise, steps="last"), want)
         assert ran
         other = Noise.of(torch.arange(3), 1, seed=5)
-        with pytest.raises(ValueError, match="noise names 3 rows, which is not a multiple of the 4 sequences"):
+        with pytest.raises(ValueError, match="noise has 3 rows, which is not a multiple of the 4 sequences"):
             layer.features(x, lengths, noise=other, steps="last")
         ran.clear()
         layer.features(x, lengths, noise=noise, steps="last", mode="deterministic")
@@ -236,13 +236,13 @@ def test_half_precision_runs(kind: Any) -> None:
     ("call", "error", "message"),
     [
         (lambda layer, x: layer(x.float()), TypeError, "input is torch.float32, but the layer's weights are"),
-        (lambda layer, x: layer(x[..., :2]), ValueError, "input has 2 features a step, but input_size is 3"),
+        (lambda layer, x: layer(x[..., :2]), ValueError, "input has 2 features per step, but input_size is 3"),
         (lambda layer, x: layer(x[:0]), ValueError, "input is empty"),
         (lambda layer, x: layer(x, mode="soft"), ValueError, "mode must be one of 'sampled', 'deterministic'"),
         (lambda layer, x: layer(x, torch.zeros(1, 4, 4)), TypeError, r"hx must be the pair \(h_0, c_0\)"),
         (lambda layer, x: layer(x, (torch.zeros(1, 2, 4),) * 2), ValueError, "h_0 must have shape"),
         (lambda layer, x: layer(x, lengths=torch.tensor([7, 1, 1, 1])), ValueError, "must not exceed the 6 steps"),
-        (lambda layer, x: layer(x, noise=Noise.of(torch.arange(5))), ValueError, "noise names 5 rows"),
+        (lambda layer, x: layer(x, noise=Noise.of(torch.arange(5))), ValueError, "noise has 5 rows"),
         (lambda layer, x: type(layer)(0, 4), ValueError, "input_size must be at least 1"),
         (lambda layer, x: type(layer)(3, 4, dropout=1.0), ValueError, r"dropout must be in \[0, 1\), got 1.0"),
     ],

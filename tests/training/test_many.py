@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from sttau import SequenceClassifier, STTauLSTM
 from sttau.engine import Noise
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
-from sttau.training import Finished, Interrupted, Job, Update, fit, fit_together
+from sttau.training import FitJob, FitResult, Interrupted, TrainOptions, Update, fit, fit_many
 from sttau.training.batches import Batch
-from sttau.training.checkpoint import newest_checkpoint
-from sttau.training.lanes import Lanes
-from sttau.training.stacking import alike, losses
-from sttau.training.together import _begin, _Playing, _take_next
+from sttau.training.checkpoints import newest_checkpoint
+from sttau.training.many import _ActiveGroup, _next_ready, _start
+from sttau.training.stacking import stack_key, stacked_losses
+from sttau.training.streams import StreamPool
 
 
 def _task() -> tuple[Tensor, Tensor, Tensor]:
@@ -45,51 +45,52 @@ def test_each_is_trained_as_if_alone() -> None:
     x, y, lengths = _task()
     made = []
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[FitJob]:
         for seed in range(3):
             made.append(seed)
-            yield Job(_model(seed), x, y, lengths, {"updates": 12, "batch_size": 8, "seed": seed, "average": 0.9})
+            options = TrainOptions(updates=12, batch_size=8, seed=seed, ema_decay=0.9)
+            yield FitJob(_model(seed), x, y, lengths, options=options)
 
-    for done in fit_together(jobs(), at_once=2):
+    for done in fit_many(jobs(), streams=2):
         assert done.error is None
         assert len(done.log) == 12
         assert done.seconds > 0
         alone = _model(done.number)
-        log = fit(alone, x, y, lengths, updates=12, batch_size=8, seed=done.number, average=0.9)
+        log = fit(alone, x, y, lengths, updates=12, batch_size=8, seed=done.number, ema_decay=0.9)
         assert torch.equal(_weights(alone), _weights(done.job.model))
         assert log == done.log
     assert made == [0, 1, 2]
 
 
-def test_one_that_fails_does_not_stop_the_others() -> None:
+def test_a_failing_job_does_not_stop_the_others() -> None:
     x, y, lengths = _task()
-    options: list[dict[str, Any]] = [{"updates": 3}, {"updates": 0}, {"updates": 3, "color": "red"}, {"updates": 3}]
+    short = TrainOptions(updates=3)
     bad = torch.full_like(x, torch.nan)
-    jobs = [Job(_model(0), x, y, lengths, given) for given in options]
-    jobs.append(Job(_model(0), bad, y, lengths, {"updates": 3}))
-    done = {item.number: item for item in fit_together(jobs)}
-    assert [len(done[number].log) for number in range(4)] == [3, 0, 0, 3]
-    assert "updates must be at least 1" in str(done[1].error)
-    assert "color" in str(done[2].error)
-    assert done[4].error is not None
-    with pytest.raises(ValueError, match="at_once must be at least 1"):
-        next(fit_together([], at_once=0))
+    jobs = [FitJob(_model(0), inputs, y, lengths, options=short) for inputs in (x, bad, x)]
+    jobs.append(FitJob(_model(0), x, y, lengths, options=TrainOptions(updates=3, metric="nll")))
+    done = {item.number: item for item in fit_many(jobs)}
+    assert [len(done[number].log) for number in range(4)] == [3, 0, 3, 0]
+    assert "NaN" in str(done[1].error)
+    assert "metric need validation data" in str(done[3].error)
+    with pytest.raises(ValueError, match="streams must be at least 1"):
+        next(fit_many([], streams=0))
 
 
-def test_what_was_interrupted_goes_on_and_ends_as_if_left_alone(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_and_ends_as_if_uninterrupted(tmp_path: Path) -> None:
     x, y, lengths = _task()
 
-    def train(folder: Path, stop_at: int | None = None) -> dict[int, Finished]:
+    def train(folder: Path, stop_at: int | None = None) -> dict[int, FitResult]:
         def interrupt(update: Update) -> None:
             if update.number == stop_at:
                 signal.raise_signal(signal.SIGINT)
 
-        def options(seed: int) -> dict[str, Any]:
-            places = {"folder": folder / str(seed), "checkpoint_every": 5}
-            return {"updates": 20, "seed": seed, "callbacks": interrupt if seed else (), **places}
+        def options(seed: int) -> TrainOptions:
+            callbacks = interrupt if seed else ()
+            place = folder / str(seed)
+            return TrainOptions(updates=20, seed=seed, callbacks=callbacks, folder=place, checkpoint_every=5)
 
-        jobs = [Job(_model(seed), x, y, lengths, options(seed)) for seed in range(3)]
-        return {done.number: done for done in fit_together(jobs)}
+        jobs = [FitJob(_model(seed), x, y, lengths, options=options(seed)) for seed in range(3)]
+        return {done.number: done for done in fit_many(jobs)}
 
     whole = train(tmp_path / "whole")
     with pytest.raises(Interrupted, match="after update 13 of 20"):
@@ -101,8 +102,8 @@ def test_what_was_interrupted_goes_on_and_ends_as_if_left_alone(tmp_path: Path) 
         assert torch.equal(_weights(again[number].job.model), _weights(whole[number].job.model))
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_a_team_that_is_left_keeps_a_checkpoint_to_go_on_from(heard: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [False, True])
+def test_an_interrupted_group_saves_a_checkpoint_to_resume_from(read: bool, tmp_path: Path) -> None:
     x, y, lengths = _task()
 
     def model() -> SequenceClassifier:
@@ -110,20 +111,21 @@ def test_a_team_that_is_left_keeps_a_checkpoint_to_go_on_from(heard: bool, tmp_p
         made.dropout = 0.0  # what it draws, a turn sees to
         return made
 
-    def job() -> Job:
-        return Job(model(), x, y, lengths, {"updates": 20, "folder": tmp_path, "checkpoint_every": 20})
+    def job() -> FitJob:
+        options = TrainOptions(updates=20, folder=tmp_path, checkpoint_every=20)
+        return FitJob(model(), x, y, lengths, options=options)
 
-    (begun,), _ = _begin([(0, job())])
-    playing = _Playing(begun, lambda: False)
-    assert playing.team is not None
+    (started,), _ = _start([(0, job())])
+    group = _ActiveGroup(started, lambda: False)
+    assert group.step is not None
     for _ in range(7):
-        playing.team.update()
-    if heard:
-        begun[0].run.look_after(lambda: False)
-    playing.leave()
-    begun[0].stack.close()
+        group.step.update()
+    if read:
+        started[0].run.after_updates(lambda: False)
+    group.save()
+    started[0].stack.close()
     assert newest_checkpoint(tmp_path)["number"] == 7
-    (done,) = fit_together([job()])
+    (done,) = fit_many([job()])
     alone = model()
     assert fit(alone, x, y, lengths, updates=20) == done.log
     assert torch.equal(_weights(alone), _weights(done.job.model))
@@ -138,13 +140,13 @@ def test_stacked_networks_have_the_losses_and_gradients_they_have_alone(names: t
     models = [_model(seed, _LAYERS[name]) for seed, name in enumerate(names)]
     for model in models:
         model.dropout = 0.0
-        assert alike(model) == alike(models[0]) is not None
+        assert stack_key(model) == stack_key(models[0]) is not None
     batches = []
     for number in range(3):
         rows = torch.arange(8) + 8 * number
         noise = Noise(torch.tensor(number), torch.arange(8), torch.full((8,), 5))
         batches.append(Batch(x[rows], y[rows], lengths[rows], noise, 1.0))
-    together = losses(models, batches, 40, [nullcontext] * 3, Lanes(torch.device("cpu")))
+    together = stacked_losses(models, batches, 40, [nullcontext] * 3, StreamPool(torch.device("cpu")))
     for model, batch, loss in zip(models, batches, together, strict=True):
         alone = model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise)
         penalty = model.penalty(40)
@@ -156,9 +158,9 @@ def test_stacked_networks_have_the_losses_and_gradients_they_have_alone(names: t
             torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_only_networks_that_can_be_stacked_are_alike() -> None:
+def test_only_networks_of_one_shape_that_can_be_stacked_share_a_key() -> None:
     def key(layer: nn.Module, **options: Any) -> Any:
-        return alike(SequenceClassifier(layer, 2, **options))  # type: ignore[arg-type]
+        return stack_key(SequenceClassifier(layer, 2, **options))
 
     assert key(nn.LSTM(3, 8)) == key(BayesLSTM(3, 8)) == key(VariationalDropoutLSTM(3, 8))
     assert key(nn.LSTM(3, 8)) != key(nn.LSTM(8, 8), embedding=nn.Embedding(5, 8))
@@ -166,9 +168,28 @@ def test_only_networks_that_can_be_stacked_are_alike() -> None:
         assert key(layer) is None
 
 
-def test_a_team_that_is_not_ready_is_passed_over() -> None:
+def test_a_group_that_is_not_ready_is_passed_over() -> None:
     slow, fast, other = (SimpleNamespace(is_ready=ready) for ready in (False, True, True))
-    playing: Any = deque([slow, fast, other])
-    taken: Any = _take_next(playing)
+    active: Any = deque([slow, fast, other])
+    taken: Any = _next_ready(active)
     assert taken is fast
-    assert list(playing) == [slow, other]
+    assert list(active) == [slow, other]
+
+
+class _OwnLoss(SequenceClassifier):
+    def loss(self, *args: Any, **kwargs: Any) -> Tensor:
+        return 2 * super().loss(*args, **kwargs)
+
+
+class _OwnLayer(VariationalDropoutLSTM):
+    pass
+
+
+class _OwnLSTM(nn.LSTM):
+    pass
+
+
+def test_a_subclass_which_may_have_its_own_loss_or_forward_is_not_stacked() -> None:
+    assert stack_key(_OwnLoss(nn.LSTM(3, 8), 2)) is None
+    assert stack_key(SequenceClassifier(_OwnLayer(3, 8), 2)) is None
+    assert stack_key(SequenceClassifier(_OwnLSTM(3, 8), 2)) is None

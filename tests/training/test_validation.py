@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, calibration, predict
-from sttau.inference import validation
+from sttau.training import validation
 
 
 def test_a_classifier_is_measured_as_calibration_measures_its_prediction() -> None:

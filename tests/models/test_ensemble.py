@@ -104,7 +104,7 @@ def test_a_prediction_is_the_mean_over_members_and_their_samples(name: str) -> N
     close(p.variance, p.samples.var(0, correction=0))
     close(p.epistemic, entropy(p.mean) - entropy(p.samples).mean(0))
     assert bool((p.epistemic > 0).all())
-    assert p.inference == first.inference
+    assert p.mode == first.inference
     parts = predict(model, x, lengths, samples=4, keep_samples=True, chunk_size=3)
     close(parts.samples, p.samples)
 
@@ -135,7 +135,7 @@ def test_an_exact_ensemble_averages_exact_members() -> None:
     p = predict(model, x, lengths)
     members: list[Any] = list(model.members)
     close(p.mean, torch.stack([predict(member, x, lengths).mean for member in members]).mean(0))
-    assert p.inference == "exact"
+    assert p.mode == "exact"
     for ask in (lambda: model.finite_state_layer, lambda: model.chain(x)):
         with pytest.raises(ValueError, match=r"ask one of its members: ensemble.members\[0\]"):
             ask()
@@ -164,7 +164,7 @@ def test_an_ensemble_is_saved_in_one_file(name: str, kind: Any, tmp_path: Path) 
 def test_names_of_the_data_are_saved_with_an_ensemble(tmp_path: Path) -> None:
     strings = data("tomita1", "train")
     model = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(4, 8), 2, nn.Embedding(3, 4)), 2)
-    model.remember(strings)
+    model.set_metadata(strings)
     again = load(model.save(tmp_path / "model"))
     assert again.class_names == ("reject", "accept")
     assert again.vocabulary == ("^", "0", "1")

@@ -29,7 +29,7 @@ from sttau import (
     predict,
 )
 from sttau.engine import Noise
-from sttau.layers import LAYERS, FiniteStateRNN, StochasticRNN
+from sttau.layers import LAYERS, FiniteStateRNN, RecurrentLayer
 from sttau.models import SequenceModel
 from sttau.training import fit
 
@@ -121,7 +121,7 @@ def test_the_head_reads_where_each_direction_ends(name: str, bidirectional: bool
     layer = layer_of(name, num_layers=2, bidirectional=bidirectional, batch_first=True)
     model = bold(SequenceClassifier(layer, 3))
     x, lengths = batch_for(tokens=False), [4, 2, 1]
-    drawn = isinstance(layer, StochasticRNN)
+    drawn = isinstance(layer, RecurrentLayer)
     logits = model(x, torch.tensor(lengths), noise=Noise.of(torch.arange(3)) if drawn else None)
     for row, length in enumerate(lengths):  # alone and without padding, h_n is where each direction ends
         options = {"noise": Noise.of(torch.tensor([row]))} if drawn else {}
@@ -423,7 +423,7 @@ def test_what_was_saved_is_what_is_loaded(
     x = batch_for(tokens)
     before: Any = predict(model, x, [4, 2, 1])
     after: Any = predict(again, x, [4, 2, 1])
-    assert after.inference == before.inference
+    assert after.mode == before.inference
     for field in ("mean", "variance", "aleatoric", "epistemic", "total"):
         assert torch.equal(getattr(after, field), getattr(before, field))
 
@@ -448,7 +448,7 @@ def test_every_option_of_a_model_is_saved(model: SequenceModel, tmp_path: Path) 
     again = load(path)
     assert_same_model(again, model)
     assert saved_config(again.save(tmp_path / "again.safetensors")) == saved_config(path)
-    if isinstance(model.layer, StochasticRNN):
+    if isinstance(model.layer, RecurrentLayer):
         assert again.layer.config() == model.layer.config()
     if model.embedding is not None:
         assert again.embedding.padding_idx == model.embedding.padding_idx
@@ -671,7 +671,7 @@ def test_names_of_classes_features_and_tokens_are_saved_with_the_model(tmp_path:
     from sttau.data import load as load_data
 
     model = SequenceClassifier(nn.GRU(4, 8), 2, nn.Embedding(3, 4))
-    model.remember(load_data("tomita1", "train"))
+    model.set_metadata(load_data("tomita1", "train"))
     again = load(model.save(tmp_path / "model.safetensors"))
     assert again.vocabulary == ("^", "0", "1")
     assert again.class_names == ("reject", "accept")
@@ -692,7 +692,7 @@ def test_data_that_does_not_fit_the_model_is_not_remembered(model: Any, message:
 
     made = model()
     with pytest.raises(ValueError, match=message):
-        made.remember(load_data("tomita1", "train"))
+        made.set_metadata(load_data("tomita1", "train"))
     assert made.class_names == ()
 
 
@@ -752,7 +752,7 @@ def test_with_fixed_labels_nothing_is_aleatoric_under_the_exact_law() -> None:
     p = predict(_halves("exact"), torch.randn(5, 4, 3))
     assert p.aleatoric.abs().max() == 0
     assert p.epistemic.min() > 0
-    hard = predict(_halves("exact"), torch.randn(5, 4, 3), inference="hard", samples=7)
+    hard = predict(_halves("exact"), torch.randn(5, 4, 3), mode="hard", samples=7)
     assert hard.aleatoric.abs().max() < 1e-6
 
 
@@ -794,7 +794,7 @@ def test_word_dropout_reads_the_unknown_word() -> None:
     model = SequenceClassifier(nn.LSTM(4, 6), 2, nn.Embedding(9, 4), word_dropout=0.25)
     inputs = torch.full((100, 100), 5)
     lengths = torch.full((100,), 90)
-    read, _ = model.train()._prepared(inputs, lengths)
+    read, _ = model.train().prepare(inputs, lengths)
     assert set(read[:, :90].unique().tolist()) == {1, 5}
     assert 0.22 < float((read[:, :90] == 1).float().mean()) < 0.28
     assert not read[:, 90:].any()
@@ -816,7 +816,7 @@ def test_noise_on_features_is_there_in_training_only(tmp_path: Path) -> None:
     model = SequenceClassifier(nn.LSTM(3, 8), 2, input_noise=0.5)
     x, lengths = torch.randn(4, 6, 3), torch.tensor([6, 2, 3, 6])
     assert not torch.equal(model(x, lengths), model(x, lengths))
-    noisy = model._prepared(x, lengths)[0]
+    noisy = model.prepare(x, lengths)[0]
     assert 0.3 < float((noisy - x)[0].std()) < 0.7
     assert not noisy[1, 2:].any()
     model.eval()

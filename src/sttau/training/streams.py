@@ -1,4 +1,4 @@
-"""Streams beside the current one, for work that is too small to fill a GPU."""
+"""CUDA streams for work that is too small to fill a GPU."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 T = TypeVar("T")
 
 
-class Lanes:
-    """Does pieces of work beside each other, each on a stream that begins and ends where the current one is.
+class StreamPool:
+    """Runs several pieces of work concurrently, each on its own stream that forks from and joins the current one.
 
-    What one piece made may be used on the current stream afterwards; it must not be let go of while others are at work.
+    The results may be used on the current stream afterwards; they must not be freed while other work is running.
 
     Args:
-        device: on a CPU they are done one after another.
+        device: Device of the streams; on a CPU the work is run sequentially.
 
     Example:
-        >>> Lanes(torch.device("cpu")).do([lambda: 1, lambda: 2])
+        >>> StreamPool(torch.device("cpu")).run([lambda: 1, lambda: 2])
         [1, 2]
     """
 
@@ -27,8 +27,8 @@ class Lanes:
         self.device = device
         self.streams: list[torch.cuda.Stream] = []
 
-    def do(self, works: Iterable[Callable[[], T]]) -> list[T]:
-        """Do all; return what each has returned."""
+    def run(self, works: Iterable[Callable[[], T]]) -> list[T]:
+        """Run all; return their results."""
         works = list(works)
         if self.device.type != "cuda":
             return [work() for work in works]
@@ -38,12 +38,12 @@ class Lanes:
         streams = self.streams[: len(works)]
         for stream in streams:
             stream.wait_stream(current)
-        done = []
+        results = []
         try:
             for work, stream in zip(works, streams, strict=True):
                 with torch.cuda.stream(stream):
-                    done.append(work())
+                    results.append(work())
         finally:
             for stream in streams:
                 current.wait_stream(stream)
-        return done
+        return results

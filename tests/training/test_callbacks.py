@@ -5,14 +5,14 @@ import io
 from rich.console import Console
 
 from sttau.training import Update
-from sttau.training.progress import RichProgress
+from sttau.training.callbacks import ProgressBar
 
 UPDATE = Update(3, 10, loss=0.7, temperature=(1.25,), validation=0.5)
 
 
 def _shown(terminal: bool) -> str:
     out = io.StringIO()
-    with RichProgress("digits", Console(file=out, force_terminal=terminal, width=120)) as show:
+    with ProgressBar("digits", Console(file=out, force_terminal=terminal, width=120)) as show:
         show(UPDATE)
     return out.getvalue()
 

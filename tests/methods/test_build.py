@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from sttau.data import SequenceDataset, load
-from sttau.methods import METHODS, Task, build, resolve
-from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.methods import METHODS, DataSpec, build, resolve
+from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceRegressor
 
 
 def numbers(features: int = 3, outputs: int = 1, sequences: int = 40) -> SequenceDataset:
@@ -16,7 +16,7 @@ def numbers(features: int = 3, outputs: int = 1, sequences: int = 40) -> Sequenc
     return SequenceDataset("numbers", "train", x, torch.full((sequences,), 6), labels, (), "made up")
 
 
-def weights(model: SequenceModel) -> torch.Tensor:
+def weights(model: Predictor) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
@@ -24,12 +24,12 @@ def weights(model: SequenceModel) -> torch.Tensor:
 @pytest.mark.parametrize("data", ["digits", "tomita1", "numbers"])
 def test_every_method_reads_every_kind_of_data(name: str, data: str) -> None:
     train = numbers(outputs=2) if data == "numbers" else load(data, "train")
-    task = Task.of(train)
+    task = DataSpec.of(train)
     settings = resolve(name, task, {}, 8)
     model = build(name, task, settings, train, 0)
     assert isinstance(model.members[0], SequenceRegressor if data == "numbers" else SequenceClassifier)
     assert isinstance(model, DeepEnsemble) == (name == "ensemble")
-    lengths = model.check(train.inputs[:3], train.lengths[:3])
+    lengths = model.check_inputs(train.inputs[:3], train.lengths[:3])
     targets = model.check_targets(train.labels[:3], 3)
     assert model.loss(train.inputs[:3], targets, lengths).isfinite()
     again, other = build(name, task, settings, train, 0), build(name, task, settings, train, 1)
@@ -39,22 +39,22 @@ def test_every_method_reads_every_kind_of_data(name: str, data: str) -> None:
 
 def test_members_of_ensembles_under_different_seeds_start_apart() -> None:
     train = load("digits", "train")
-    task = Task.of(train)
+    task = DataSpec.of(train)
     settings = resolve("ensemble", task, {"size": 3}, 4)
     starts = [weights(member) for seed in (0, 1) for member in build("ensemble", task, settings, train, seed).members]
     assert len({start[0].item() for start in starts}) == 6
 
 
 def test_what_is_given_stands_before_what_is_usual() -> None:
-    task = Task.of(load("digits", "train"))
+    task = DataSpec.of(load("digits", "train"))
     assert resolve("st-tau", task, {}, 32) == {"cell": "lstm", "hidden_size": 32, "num_states": 10, "readout": "cell"}
     given = {"cell": "gru", "hidden_size": 5, "num_states": 3, "readout": "state"}
     assert resolve("st-tau", task, given, 32) == given
-    assert resolve("dropout", Task.of(numbers(features=1)), {}, 32)["input_dropout"] == 0
+    assert resolve("dropout", DataSpec.of(numbers(features=1)), {}, 32)["input_dropout"] == 0
 
 
 def test_bayes_is_no_wider_than_the_data_pays_for() -> None:
-    few, many = Task.of(numbers(sequences=400)), Task.of(numbers(sequences=100_000))
+    few, many = DataSpec.of(numbers(sequences=400)), DataSpec.of(numbers(sequences=100_000))
     size = resolve("bayes", few, {}, 64)["hidden_size"]
     assert 4 * size * (size + 5) <= 800 < 4 * (size + 1) * (size + 6)
     assert resolve("bayes", many, {}, 64)["hidden_size"] == 64
@@ -63,10 +63,8 @@ def test_bayes_is_no_wider_than_the_data_pays_for() -> None:
 
 def test_names_and_settings_that_make_no_sense_are_refused() -> None:
     train = load("digits", "train")
-    task = Task.of(train)
-    with pytest.raises(
-        ValueError, match=r"methods must be among lstm, gru, .*, or name a factory of a model; got 'rnn'"
-    ):
+    task = DataSpec.of(train)
+    with pytest.raises(ValueError, match=r"method must be one of lstm, gru, .*, got 'rnn'"):
         resolve("rnn", task, {}, 8)
     with pytest.raises(ValueError, match="cell of 'bayes' must be one of lstm, got 'gru'"):
         resolve("bayes", task, {"cell": "gru"}, 8)
@@ -76,7 +74,7 @@ def test_names_and_settings_that_make_no_sense_are_refused() -> None:
 
 def test_what_is_of_the_model_is_told_apart_from_what_is_of_the_layer() -> None:
     train = load("tomita1", "train")
-    task = Task.of(train)
+    task = DataSpec.of(train)
     given = {"embedding_scale": 0.01, "embedding_size": 200, "model": {"dropout": 0.5, "word_dropout": 0.2}}
     model = build("dropout", task, resolve("dropout", task, {**given, "dropout": 0.3}, 8), train, 0)
     assert (model.dropout, model.word_dropout) == (0.5, 0.2)

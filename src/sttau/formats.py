@@ -1,0 +1,150 @@
+"""The file format of everything that is saved: tensors in safetensors, a JSON header with a tag and a version.
+
+A header is a dictionary with ``format`` (the tag, such as ``sttau.model``) and ``version``. A :class:`Format` knows the
+current version of its tag and the migrations that bring an older header and its tensors to that version, so files
+written by earlier versions of the library still load. Nothing in a file is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialize
+from torch import Tensor
+
+from sttau.files import write_atomically
+
+Header = dict[str, Any]
+Tensors = dict[str, Tensor]
+
+#: What each tag is, in words, and how such a file is read.
+KINDS = {
+    "sttau.model": "a model; read it with sttau.load(path)",
+    "sttau.checkpoint": "a checkpoint; pass its folder to sttau.fit(folder=...)",
+    "sttau.compiled": "a compiled model; read it with sttau.automata.CompiledModel.load(path)",
+    "sttau.automaton": "an automaton; read it with sttau.automata.from_json(text)",
+}
+
+
+class DamagedError(ValueError):
+    """A file whose content is not what was written."""
+
+
+class Tagged(NamedTuple):
+    """The content of a file in the current version of its format."""
+
+    header: Header
+    tensors: Tensors
+
+
+#: Brings a header and its tensors from one version to the next.
+Migration = Callable[[Header, Tensors], tuple[Header, Tensors]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file.
+
+    Attributes:
+        tag: Name of the format, written into every file.
+        version: Version that is written.
+        migrations: Migration from each older version to the next one.
+
+    Example:
+        >>> import tempfile
+        >>> notes = Format("sttau.notes", 2, {1: lambda header, tensors: (header | {"title": "none"}, tensors)})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = notes.write(f"{folder}/a.safetensors", {"title": "weights"}, {"w": torch.ones(2)})
+        ...     notes.read(path).header["title"]
+        'weights'
+    """
+
+    tag: str
+    version: int = 1
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+
+    def write(self, path: str | os.PathLike[str], header: Header, tensors: Tensors, *, checksum: bool = False) -> Path:
+        """Write a safetensors file atomically.
+
+        Args:
+            path: Path of the file.
+            header: Plain values; tag and version are added.
+            tensors: Tensors by name.
+            checksum: Whether to store a checksum of header and tensors.
+        """
+        tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        text = json.dumps(self.stamp(header))
+        metadata = {"sttau": text} | ({"sha256": _checksum(text, tensors)} if checksum else {})
+        return write_atomically(path, serialize(tensors, metadata))
+
+    def read(self, path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Tagged:
+        """Read a file that :meth:`write` wrote, in this or an older version of the format."""
+        header, tensors = read_safetensors(path, device)
+        return self.migrate(header, tensors, str(path))
+
+    def stamp(self, header: Header) -> Header:
+        """Return the header with tag and version."""
+        return {"format": self.tag, "version": self.version, **header}
+
+    def migrate(self, header: Any, tensors: Tensors, source: str) -> Tagged:
+        """Check the tag and bring the content to the current version.
+
+        Args:
+            header: Header as it was read.
+            tensors: Tensors as they were read.
+            source: Name of the file for error messages.
+        """
+        tag = header.get("format") if isinstance(header, dict) else None
+        if tag != self.tag:
+            wanted = KINDS.get(self.tag, self.tag).split(";")[0]
+            found = f"it is {KINDS[tag]}" if tag in KINDS else "it was not written by sttau"
+            raise ValueError(f"{source} is not {wanted}: {found}")
+        version = header.get("version")
+        if not isinstance(version, int) or not 1 <= version <= self.version:
+            raise ValueError(
+                f"{source} has format version {version}; this sttau reads versions up to {self.version}. Update sttau."
+            )
+        for number in range(version, self.version):
+            header, tensors = self.migrations[number](dict(header), dict(tensors))
+        return Tagged(header | {"version": self.version}, tensors)
+
+
+def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tuple[Any, Tensors]:
+    """Return header and tensors of a safetensors file; a wrong checksum raises :class:`DamagedError`."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    with path.open("rb") as file:
+        start = file.read(9)
+    if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):  # safetensors: 8 bytes of size, then JSON
+        raise ValueError(
+            f"{path} is a pickle (torch.save), which can run any code when it is loaded. "
+            "sttau reads only safetensors files that it wrote."
+        )
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as opened:
+            metadata = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
+        text = metadata.get("sttau", "null")
+        header = json.loads(text)
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise DamagedError(f"{path} is damaged or not a safetensors file: {error}") from error
+    if "sha256" in metadata and metadata["sha256"] != _checksum(text, tensors):
+        raise DamagedError(f"{path} is damaged: its checksum is wrong")
+    return header, tensors
+
+
+def _checksum(text: str, tensors: Tensors) -> str:
+    whole = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        whole.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        whole.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return whole.hexdigest()

@@ -1,0 +1,188 @@
+"""The result of a prediction: class probabilities or values, and their uncertainty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, repr=False)
+class _Batch:
+    """What both kinds of prediction share."""
+
+    mean: Tensor
+    mode: str
+    num_samples: int
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        """A short description; never the content."""
+        steps = f" of {self.mean.shape[1]} steps" if self.mean.dim() == 3 else ""
+        what = f"{self.mean.shape[-1]} {self._unit}"
+        samples = f", {self.num_samples} samples" if self.num_samples > 1 else ""
+        return f"{type(self).__name__}({len(self):,} sequences{steps}, {what}, mode={self.mode!r}{samples})"
+
+    _unit = "outputs"
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Return the prediction with its tensors moved as by ``Tensor.to``."""
+        moved: dict[str, Any] = {name: value.to(*args, **kwargs) for name, value in self._tensors().items()}
+        return replace(self, **moved)
+
+    def cpu(self) -> Self:
+        """Return the prediction on the CPU."""
+        return self.to("cpu")
+
+    def numpy(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return all fields, derived ones included, as NumPy arrays by name."""
+        every = self._tensors() | {name: getattr(self, name) for name in self._derived()}
+        return {name: value.detach().cpu().numpy() for name, value in every.items()}
+
+    def to_frame(self) -> Any:
+        """Return one row per sequence as a pandas DataFrame; one per sequence and step with ``per_step``."""
+        try:
+            import pandas  # type: ignore[import-untyped, unused-ignore]
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas; or use numpy()") from error
+        index = None
+        if self.mean.dim() == 3:
+            index = pandas.MultiIndex.from_product(
+                [range(len(self)), range(self.mean.shape[1])], names=["sequence", "step"]
+            )
+        columns = {name: value.detach().cpu().flatten().numpy() for name, value in self._columns().items()}
+        return pandas.DataFrame(columns, index=index)
+
+    def _columns(self) -> dict[str, Tensor]:
+        raise NotImplementedError
+
+    def _derived(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(_Batch):
+    """Class probabilities of a batch and their uncertainty. Entropies are in bits.
+
+    With ``per_step`` every field has a time axis after the batch; entries beyond a sequence's length repeat its last
+    valid step. For a finite-state model whose head gives each state a fixed label, aleatoric uncertainty is 0 by
+    construction, and irreducible noise counts as epistemic (docs/mathematics.md, §5).
+
+    Attributes:
+        mean: (batch, classes) predictive distribution p(y | x): the mean over samples, or the exact sum.
+        mode: Mode of the layer: soft, hard, exact, sampled or deterministic.
+        num_samples: Number of samples that ``mean`` averages, members of an ensemble included; 1 for exact inference.
+        variance: (batch, classes) variance of the class probabilities over samples (over paths, in exact mode).
+        total: (batch,) H[p(y | x)].
+        aleatoric: (batch,) expected entropy of a single sample, E_ψ H[p(y | ψ, x)].
+        samples: (samples, batch, classes) probabilities of the single samples, with ``keep_samples``.
+        attribution: (batch, time) bits of epistemic uncertainty that each step contributes, in exact mode: the
+            increments of I(Y; S_t | x), which never decreases. They sum to ``epistemic`` at the last step.
+        class_names: Name of each class, where the model knows it.
+    """
+
+    variance: Tensor
+    total: Tensor
+    aleatoric: Tensor
+    samples: Tensor | None = None
+    attribution: Tensor | None = None
+    class_names: tuple[str, ...] = ()
+
+    _unit = "classes"
+
+    @property
+    def epistemic(self) -> Tensor:
+        """(batch,) total - aleatoric: the mutual information of label and sample. Never negative."""
+        return (self.total - self.aleatoric).clamp_min(0)
+
+    @property
+    def label(self) -> Tensor:
+        """(batch,) the most probable class."""
+        return self.mean.argmax(dim=-1)
+
+    @property
+    def confidence(self) -> Tensor:
+        """(batch,) the probability of the most probable class."""
+        return self.mean.amax(dim=-1)
+
+    def _derived(self) -> tuple[str, ...]:
+        return ("label", "confidence", "epistemic")
+
+    def _columns(self) -> dict[str, Tensor]:
+        names = self.class_names or tuple(map(str, range(self.mean.shape[-1])))
+        columns = {name: getattr(self, name) for name in ("label", "confidence", "total", "aleatoric", "epistemic")}
+        return columns | {f"p_{name}": self.mean[..., place] for place, name in enumerate(names)}
+
+    def to_frame(self) -> Any:
+        """Return one row per sequence as a pandas DataFrame: label, confidence, uncertainties and probabilities."""
+        frame = super().to_frame()
+        if self.class_names:
+            frame["label"] = [self.class_names[number] for number in frame["label"]]
+        return frame
+
+
+@dataclass(frozen=True, repr=False)
+class RegressionPrediction(_Batch):
+    """Predicted values of a batch and their variance, split into its two sources.
+
+    Attributes:
+        mean: (batch, outputs).
+        mode: Mode of the layer: soft, hard, exact, sampled or deterministic.
+        num_samples: Number of samples that ``mean`` averages, members of an ensemble included; 1 for exact inference.
+        aleatoric: (batch, outputs) mean predicted noise of the data; zero without a variance head.
+        epistemic: (batch, outputs) variance of the predicted mean over samples (over states, in exact mode).
+        samples: (samples, batch, outputs) means of the single samples, with ``keep_samples``.
+        sample_variance: (samples, batch, outputs) predicted noise of the data of the single samples. Together with
+            ``samples`` they are the mixture of Gaussians that the prediction is:
+            ``sttau.calibration.quantile(r.samples, r.sample_variance, 0.9)``.
+    """
+
+    aleatoric: Tensor
+    epistemic: Tensor
+    samples: Tensor | None = None
+    sample_variance: Tensor | None = None
+
+    @property
+    def total(self) -> Tensor:
+        """(batch, outputs) aleatoric + epistemic: the law of total variance."""
+        return self.aleatoric + self.epistemic
+
+    @property
+    def variance(self) -> Tensor:
+        """(batch, outputs) the same as ``total``."""
+        return self.total
+
+    def _derived(self) -> tuple[str, ...]:
+        return ("total",)
+
+    def _columns(self) -> dict[str, Tensor]:
+        outputs = self.mean.shape[-1]
+        return {
+            name + (f"_{place}" if outputs > 1 else ""): getattr(self, name)[..., place]
+            for place in range(outputs)
+            for name in ("mean", "total", "aleatoric", "epistemic")
+        }
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """Return the entropy in bits over the last dimension; 0·log 0 is 0.
+
+    Example:
+        >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).tolist()
+        [1.0, 0.0]
+    """
+    nats: Tensor = torch.special.entr(probabilities)
+    return nats.sum(-1).clamp_min(0) / math.log(2)

@@ -1,0 +1,77 @@
+"""How the network of a method is built for some data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from sttau.data import SequenceDataset
+from sttau.layers import set_gain, set_memory
+from sttau.methods.record import DataSpec
+from sttau.methods.registry import find_method
+from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.seeds import derive_seed
+
+#: Builds a network for the training data; called with the seed of its initial weights.
+Factory = Callable[[SequenceDataset, int], Predictor]
+
+
+def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: int) -> dict[str, Any]:
+    """Return all settings of a method: its defaults, the shared hidden size, and what was given for it."""
+    method = find_method(name)
+    settings = (
+        {"cell": next(iter(method.layers)), "hidden_size": hidden_size}
+        | method.defaults(spec, hidden_size)
+        | dict(given)
+    )
+    if spec.tokens:
+        settings.setdefault("embedding_size", hidden_size)
+    if settings["cell"] not in method.layers:
+        raise ValueError(f"cell of {name!r} must be one of {', '.join(method.layers)}, got {settings['cell']!r}")
+    return settings
+
+
+def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: SequenceDataset, seed: int) -> Predictor:
+    """Build the network of a method; its initial weights follow from the seed.
+
+    Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``embedding_size``,
+    ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (see :func:`sttau.layers.set_memory`),
+    ``gain`` (see :func:`sttau.layers.set_gain`) and ``model``, further arguments of the model.
+
+    Example:
+        >>> from sttau.data import load
+        >>> digits = load("digits", "train")
+        >>> spec = DataSpec.of(digits)
+        >>> settings = resolve("st-tau", spec, {"num_states": 4}, hidden_size=16)
+        >>> build("st-tau", spec, settings, digits, seed=0).layer
+        STTauLSTM(8, 16, 4, readout='cell')
+    """
+    method, options = find_method(name), dict(settings)
+    kind = method.layers[options.pop("cell")]
+    size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
+    scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
+    memory, gain = options.pop("memory", None), options.pop("gain", None)
+
+    def make() -> SequenceModel:
+        embedding = nn.Embedding(spec.tokens, embedding_size) if spec.tokens else None
+        if embedding is not None and scale != 1:
+            nn.init.normal_(embedding.weight, std=scale)
+        width = embedding_size if spec.features is None else spec.features
+        try:
+            layer = kind(width, **options)
+        except TypeError as error:
+            raise ValueError(f"settings of {name!r} do not fit {kind.__name__}: {error}") from error
+        if memory is not None:
+            set_memory(layer, memory)
+        if gain is not None:
+            set_gain(layer, gain)
+        if spec.classes is None:
+            return SequenceRegressor(layer, spec.outputs, variance=True, embedding=embedding, **more)
+        return SequenceClassifier(layer, spec.classes, embedding, **more)
+
+    ensemble = DeepEnsemble.of(make, size or 1, derive_seed(seed, "weights"))
+    model = ensemble if method.sampling == "members" else ensemble.members[0]
+    model.set_metadata(data)
+    return model

@@ -1,0 +1,23 @@
+"""ST-τ, the paper's method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sttau.layers import STTauGRU, STTauLSTM
+from sttau.methods.record import DataSpec, Method
+
+
+def state_defaults(spec: DataSpec, hidden_size: int) -> dict[str, Any]:
+    """As many states as classes, as in the paper; ten for regression. Reading the cell's output trains more easily."""
+    return {"num_states": spec.classes or 10, "readout": "cell"}
+
+
+METHOD = Method(
+    "st-tau",
+    "ST-τ LSTM",
+    "#2563ab",
+    {"lstm": STTauLSTM, "gru": STTauGRU},
+    sampling="states",
+    defaults=state_defaults,
+)

@@ -1,0 +1,22 @@
+"""Networks and ensembles of networks, and their saved form."""
+
+from sttau.models.base import Chain, Predictor, SequenceModel, Task
+from sttau.models.classifier import Head, SequenceClassifier
+from sttau.models.ensemble import DeepEnsemble
+from sttau.models.heads import FixedLabels
+from sttau.models.regressor import Gaussian, SequenceRegressor
+from sttau.models.saved import load
+
+__all__ = [
+    "Chain",
+    "DeepEnsemble",
+    "FixedLabels",
+    "Gaussian",
+    "Head",
+    "Predictor",
+    "SequenceClassifier",
+    "SequenceModel",
+    "SequenceRegressor",
+    "Task",
+    "load",
+]

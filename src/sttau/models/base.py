@@ -1,0 +1,389 @@
+"""What all predictors share, and a single network: embedding or features, a recurrent layer, a head."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sttau.checks import check_inputs
+from sttau.data import Described
+from sttau.engine import Noise, Readout, exact
+from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, TorchRNN, as_layer
+from sttau.layers.base import check_rate
+from sttau.padding import clear_padding
+
+Task = Literal["classification", "regression"]
+
+_UNKNOWN = 1  # the id of "<unk>" in every vocabulary made by ``sttau.data``
+
+
+class Chain(NamedTuple):
+    """A batch of sequences as Markov chains over the layer's states: the input of exact inference."""
+
+    first: Tensor  # (batch, k): π_1
+    matrices: Tensor  # (batch, time - 1, k, k): A_2 … A_T
+    distributions: Tensor  # (batch, time, k): π_t
+
+
+class Predictor(nn.Module):
+    """Anything that is trained, predicts and is saved: one network, or an ensemble of networks.
+
+    Predictors take (batch, time, features), or (batch, time) token ids where they have an embedding, whatever the
+    layer's own ``batch_first``; ``lengths`` holds the number of valid steps of each padded sequence.
+
+    Attributes:
+        task: ``classification`` or ``regression``.
+    """
+
+    task: ClassVar[Task]
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[SequenceModel, ...]:
+        """The networks that are trained independently of each other: the model itself, or those of an ensemble."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return self.members[0].head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the weights."""
+        return self.members[0].head.weight.dtype
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the input is token ids; features otherwise."""
+        return self.members[0].embedding is not None
+
+    @property
+    def num_features(self) -> int | None:
+        """Features per step of the input; None for token ids."""
+        return None if self.reads_tokens else self.members[0].layer.input_size
+
+    @property
+    def num_tokens(self) -> int | None:
+        """Size of the vocabulary; None for features."""
+        embedding = self.members[0].embedding
+        return None if embedding is None else embedding.num_embeddings
+
+    @property
+    def num_outputs(self) -> int:
+        """Classes of a classifier, or values that a regressor predicts."""
+        raise NotImplementedError
+
+    def resolve_mode(self, mode: LayerMode | None) -> LayerMode:
+        """Return the mode of a call, after checking that the layers have it; None is the layers' own mode."""
+        return self.members[0].layer.resolve_mode(mode)
+
+    def check_inputs(self, inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
+        """Raise a clear error if the model cannot read this batch; return the lengths as int64."""
+        return check_inputs(inputs, lengths, features=self.num_features, tokens=self.num_tokens)
+
+    @abstractmethod
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Raise a clear error if these are not targets for ``batch`` sequences; return them as the loss takes them."""
+
+    @abstractmethod
+    def loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+    ) -> Tensor:
+        """Return the mean loss of a batch; ``noise`` holds the draws, fresh ones by default."""
+
+    @abstractmethod
+    def penalty(self, sequences: int) -> Tensor | None:
+        """Return what training adds to the mean loss of a batch; None where there is nothing to add.
+
+        The evidence lower bound holds KL(q(w) ‖ p(w)) once for all the data (Blundell et al., 2015, §3.4), so next to a
+        mean over sequences it is divided by their number.
+
+        Args:
+            sequences: Number of training sequences.
+        """
+
+    def separate_losses(self, noise: Noise | None) -> list[tuple[Predictor, Noise | None]]:
+        """Return the predictors whose losses and penalties sum to this one's, each with its own noise."""
+        return [(self, noise)]
+
+    @abstractmethod
+    def set_metadata(self, data: Described) -> None:
+        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class; empty where it is not known."""
+        return self.members[0]._metadata.class_names
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Name of each feature; empty where it is not known."""
+        return self.members[0]._metadata.feature_names
+
+    @property
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """Token of each id; None where it is not known."""
+        return self.members[0]._metadata.vocabulary
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Return all that constructs a predictor like this one, except its weights, as plain values."""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to one safetensors file whose header holds the configuration as JSON. Atomic.
+
+        Returns:
+            The path written.
+        """
+        from sttau.models.saved import save
+
+        return save(self, path)
+
+
+class Metadata(NamedTuple):
+    """What a model keeps of its training data."""
+
+    class_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    vocabulary: tuple[str, ...] | None = None
+
+
+class SequenceModel(Predictor):
+    """One network: embedding or features, a recurrent layer, a head."""
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        outputs: int,
+        embedding: nn.Embedding | None = None,
+        dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        paths: int = 1,
+        input_noise: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for name, rate in (("dropout", dropout), ("word_dropout", word_dropout)):
+            check_rate(name, rate)
+        if paths < 1:
+            raise ValueError(f"paths must be at least 1, got {paths}")
+        if word_dropout and embedding is None:
+            raise ValueError("word_dropout needs an embedding: it replaces tokens by the unknown token")
+        if not (input_noise >= 0 and math.isfinite(input_noise)):
+            raise ValueError(f"input_noise must be a standard deviation, 0 or more, got {input_noise}")
+        if input_noise and embedding is not None:
+            raise ValueError("input_noise is for features; for token ids use word_dropout")
+        self.layer: RecurrentLayer = as_layer(layer)
+        if embedding is not None and embedding.embedding_dim != self.layer.input_size:
+            raise ValueError(
+                f"embedding has {embedding.embedding_dim} dimensions, but the layer's input_size is "
+                f"{self.layer.input_size}"
+            )
+        if embedding is not None and embedding.max_norm is not None:
+            raise ValueError("embedding with max_norm is not supported: it changes its weights in the forward pass")
+        self._metadata = Metadata()
+        self.dropout, self.word_dropout = float(dropout), float(word_dropout)
+        self.paths, self.input_noise = paths, float(input_noise)
+        self.embedding = embedding
+        self.head: nn.Linear = nn.Linear(
+            self.layer.output_size, outputs, device=self.layer.device, dtype=self.layer.dtype
+        )
+
+    @property
+    def members(self) -> tuple[SequenceModel, ...]:
+        """The model itself."""
+        return (self,)
+
+    @property
+    def finite_state_layer(self) -> FiniteStateRNN:
+        """The layer, where it has states; an error that says so where it has none."""
+        if not isinstance(self.layer, FiniteStateRNN):
+            raise ValueError(f"this needs a finite-state layer, such as STTauGRU; {self.layer.kind} has no states")
+        return self.layer
+
+    def set_metadata(self, data: Described) -> None:
+        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model.
+
+        Other data can then be read in the same way: ``sttau.data.read(path, like=model)``, or
+        ``sttau.data.encode(texts, model.vocabulary)``.
+
+        Example:
+            >>> from sttau import SequenceClassifier
+            >>> from sttau.data import load
+            >>> model = SequenceClassifier(nn.LSTM(4, 8), num_classes=2, embedding=nn.Embedding(3, 4))
+            >>> model.set_metadata(load("tomita1", "train"))
+            >>> model.class_names, model.vocabulary
+            (('reject', 'accept'), ('^', '0', '1'))
+        """
+        for what, names, size in (
+            ("vocabulary", data.vocabulary, self.num_tokens),
+            ("feature_names", data.feature_names, self.num_features),
+            ("class_names", data.class_names, self.num_outputs if self.task == "classification" else None),
+        ):
+            if names and len(names) != size:
+                raise ValueError(f"{what} of the data has {len(names)} entries, but the model has {size or 'none'}")
+        vocabulary = None if data.vocabulary is None else tuple(data.vocabulary)
+        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary)
+
+    def penalty(self, sequences: int) -> Tensor | None:
+        """Return the KL divergence of a layer with a distribution over its weights, per sequence; else None."""
+        divergence = self.layer.kl_divergence()
+        return None if divergence is None else divergence / sequences
+
+    # -- forward -----------------------------------------------------------------------------------------------------
+
+    def prepare(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the batch as the layer reads it: int64 token ids or floats, augmented in training, zero padding."""
+        inputs = inputs.to(torch.int64 if self.reads_tokens else self.dtype)
+        if self.training and self.word_dropout:
+            inputs = torch.where(torch.rand(inputs.shape, device=inputs.device) < self.word_dropout, _UNKNOWN, inputs)
+        if self.training and self.input_noise:
+            inputs = inputs + self.input_noise * torch.randn_like(inputs)
+        return clear_padding(inputs, lengths), None if lengths is None else lengths.to(inputs.device)
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """Return features, or the vectors of token ids with dropout in training."""
+        return inputs if self.embedding is None else F.dropout(self.embedding(inputs), self.dropout, self.training)
+
+    def features(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        per_step: bool = False,
+        readout: Readout | None = None,
+    ) -> Tensor:
+        """Return what the head reads: (rows, directions · d), or (rows, time, directions · d) with ``per_step``.
+
+        Args:
+            inputs: (batch, time, features), or (batch, time) token ids.
+            lengths: (batch,) valid steps.
+            noise: Noise of the draws.
+            mode: Mode of the layer.
+            per_step: Whether to return the output of every step, not of the last valid one alone.
+            readout: Output of a finite-state layer to read, ``state`` or ``cell``; its own by default.
+        """
+        if per_step and self.layer.bidirectional:
+            raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
+        inputs, lengths = self.prepare(inputs, lengths)
+        table = self._embedding_table()
+        outputs = self.layer.features(
+            inputs if table is not None else self.embed(inputs),
+            lengths,
+            noise=noise,
+            mode=mode,
+            steps="all" if per_step else "last",
+            embedding=table,
+            readout=readout,
+        )
+        return F.dropout(outputs if per_step else outputs.squeeze(1), self.dropout, self.training)
+
+    def hidden_states(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> Tensor:
+        """Return the output of the layer after every step, (rows, time, d); the mean state in exact mode."""
+        lengths = self.check_inputs(inputs, lengths)
+        return self.features(inputs, lengths, noise=noise, mode=mode, per_step=True)
+
+    def _embedding_table(self) -> Tensor | None:
+        """The embedding's vectors, where looking them up is all it does."""
+        embedding = self.embedding
+        if self.training and self.dropout:
+            return None
+        if type(embedding) is not nn.Embedding or embedding.scale_grad_by_freq or embedding.sparse:
+            return None
+        if embedding.padding_idx is not None and torch.is_grad_enabled():  # its vector must stay as it is
+            return None
+        return embedding.weight
+
+    def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
+        """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
+
+        With an embedding, the matrices are computed once per distinct token, or for the whole vocabulary.
+        """
+        self.layer.check_exact()
+        layer = self.finite_state_layer
+        if self.training and self.dropout:
+            raise ValueError(
+                "dropout cannot be trained exactly: a token would have a different matrix wherever it occurs. "
+                'Use mode="soft" or "hard", or word_dropout'
+            )
+        inputs, lengths = self.prepare(inputs, lengths)
+        if self.embedding is None:
+            first, matrices = layer.chain(inputs, lengths)
+        else:
+            embed, size = self.embedding, self.embedding.num_embeddings
+            first = exact.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
+            matrices = exact.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
+        return Chain(first, matrices, exact.state_distribution(first, matrices, lengths))
+
+    # -- training on several paths -----------------------------------------------------------------------------------
+
+    def _mixture_loss(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None,
+        noise: Noise | None,
+        losses: Callable[[Any, int], Tensor],
+    ) -> Tensor:
+        """Return the mean of −log of the mean likelihood over paths.
+
+        Args:
+            inputs: Batch of inputs.
+            lengths: Their lengths.
+            noise: Noise of the batch, from which that of the paths is derived.
+            losses: Function of the outputs of all paths and their number that returns −log likelihood per row.
+        """
+        noise = Noise.fresh(len(inputs), inputs.device) if noise is None else noise
+        number = torch.arange(self.paths, device=inputs.device).repeat_interleave(len(noise.sample))
+        sample = noise.sample.repeat(self.paths) * self.paths + number  # no two updates share a draw
+        paths = replace(noise, sequence=noise.sequence.repeat(self.paths), sample=sample)
+        terms = losses(self(inputs, lengths, noise=paths), self.paths).unflatten(0, (self.paths, -1))
+        loss: Tensor = math.log(self.paths) - (-terms).logsumexp(0).mean()
+        return loss
+
+    @property
+    def _trains_on_paths(self) -> bool:
+        return self.paths > 1 and self.layer.mode != "exact"
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of the class besides layer, embedding and those of training."""
+
+    def config(self) -> dict[str, Any]:
+        """Return all that constructs a model like this one, except its weights, as plain values."""
+        if type(self.layer) not in (*LAYERS.values(), TorchRNN):
+            raise TypeError(f"a model on {type(self.layer).__name__} cannot be saved: only {', '.join(LAYERS)} can")
+        options = {"dropout": self.dropout, "word_dropout": self.word_dropout, "input_noise": self.input_noise}
+        options |= {"paths": self.paths} if self.paths > 1 else {}
+        return {
+            "model": type(self).__name__,
+            "arguments": self._arguments() | {name: value for name, value in options.items() if value},
+            "layer": {"type": self.layer.kind, "arguments": self.layer.config()},
+            "embedding": None
+            if self.embedding is None
+            else {
+                "num_embeddings": self.embedding.num_embeddings,
+                "embedding_dim": self.embedding.embedding_dim,
+                "padding_idx": self.embedding.padding_idx,
+            },
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "data": {name: value for name, value in self._metadata._asdict().items() if value},
+        }

@@ -1,0 +1,158 @@
+"""Deep ensembles: a predictor whose members are independent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from sttau.data import Described
+from sttau.engine import Noise
+from sttau.layers import LayerMode
+from sttau.models.base import Predictor, SequenceModel, Task
+from sttau.models.regressor import Gaussian
+
+_SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
+
+
+class DeepEnsemble(Predictor):
+    """Networks of one kind that are initialized and trained independently (Lakshminarayanan et al., 2017).
+
+    It is trained, evaluated and saved as one model. Its loss is the sum of its members' losses on the same batch; they
+    share no weights, so an elementwise optimizer such as Adam trains each as if it were alone, and ``fit`` clips the
+    gradient of each member separately. A prediction averages probabilities over members and over their samples; its
+    epistemic uncertainty is their disagreement.
+
+    Args:
+        members: Classifiers, or regressors, on layers of one kind.
+
+    Example:
+        >>> from sttau import SequenceClassifier
+        >>> ensemble = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(8, 32), num_classes=3), size=5)
+        >>> ensemble(torch.randn(4, 10, 8)).shape
+        torch.Size([20, 3])
+    """
+
+    def __init__(self, members: Iterable[SequenceModel]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(members)
+        if not len(self.networks):
+            raise ValueError("members must hold at least one model, got none")
+        for number, member in enumerate(self.members):
+            if not isinstance(member, SequenceModel):
+                raise TypeError(f"members must be classifiers or regressors, but member {number} is {type(member)}")
+            if _kind(member) != _kind(self.members[0]):
+                raise ValueError(
+                    f"members must be of one kind, but member {number} differs from the first in its sizes"
+                )
+
+    @classmethod
+    def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0) -> DeepEnsemble:
+        """Construct ``size`` members with different initial weights; PyTorch's global generator is left unchanged."""
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
+        members = []
+        with torch.random.fork_rng():
+            for number in range(size):
+                torch.manual_seed(seed + number)
+                members.append(make())
+        return cls(members)
+
+    @property
+    def task(self) -> Task:  # type: ignore[override]
+        """Task of the members."""
+        return self.members[0].task
+
+    @property
+    def members(self) -> tuple[SequenceModel, ...]:
+        """The networks, in the order of their construction."""
+        return tuple(cast(SequenceModel, network) for network in self.networks)
+
+    @property
+    def num_outputs(self) -> int:
+        """Classes, or values predicted per sequence, of each member."""
+        return self.members[0].num_outputs
+
+    def forward(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        per_step: bool = False,
+    ) -> Any:
+        """Return the members' outputs, ordered by sample and then by member: members · rows rows."""
+        outputs = [
+            member(inputs, lengths, noise=own, mode=mode, per_step=per_step)
+            for member, own in zip(self.members, self._noises(noise), strict=True)
+        ]
+        if isinstance(outputs[0], Tensor):
+            return _interleave(outputs, len(inputs))
+        means, variances = zip(*outputs, strict=True)
+        return Gaussian(
+            _interleave(means, len(inputs)), None if variances[0] is None else _interleave(variances, len(inputs))
+        )
+
+    def hidden_states(
+        self,
+        inputs: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+    ) -> Tensor:
+        """Return the members' layer outputs after every step, concatenated: (rows, time, members · d)."""
+        parts = zip(self.members, self._noises(noise), strict=True)
+        return torch.cat([m.hidden_states(inputs, lengths, noise=own, mode=mode) for m, own in parts], dim=-1)
+
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Check targets as each member does."""
+        return self.members[0].check_targets(targets, batch)
+
+    def set_metadata(self, data: Described) -> None:
+        """Keep the names of the data in every member."""
+        for member in self.members:
+            member.set_metadata(data)
+
+    def loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+    ) -> Tensor:
+        """Return the sum of the members' losses."""
+        members = zip(self.members, self._noises(noise), strict=True)
+        return torch.stack([member.loss(inputs, targets, lengths, noise=own) for member, own in members]).sum()
+
+    def penalty(self, sequences: int) -> Tensor | None:
+        """Return the sum of the members' penalties."""
+        parts = [part for part in (member.penalty(sequences) for member in self.members) if part is not None]
+        return torch.stack(parts).sum() if parts else None
+
+    def separate_losses(self, noise: Noise | None) -> list[tuple[Predictor, Noise | None]]:
+        """Return the members; a subclass whose loss or penalty is not their sum is not separated."""
+        if type(self).loss is not DeepEnsemble.loss or type(self).penalty is not DeepEnsemble.penalty:
+            return super().separate_losses(noise)
+        return list(zip(self.members, self._noises(noise), strict=True))
+
+    def _noises(self, noise: Noise | None) -> list[Noise | None]:
+        """Noise for each member, with seeds far apart; the first keeps the given one."""
+        return [
+            None if noise is None else replace(noise, seed=noise.seed + number * _SEED_STRIDE)
+            for number in range(len(self.networks))
+        ]
+
+    def config(self) -> dict[str, Any]:
+        """Return all that constructs an ensemble like this one, except its weights."""
+        return {"model": type(self).__name__, "members": [member.config() for member in self.members]}
+
+
+def _kind(member: SequenceModel) -> dict[str, Any]:
+    """What members of an ensemble must have in common."""
+    return {name: value for name, value in member.config().items() if name != "data"}
+
+
+def _interleave(outputs: Sequence[Tensor], batch: int) -> Tensor:
+    """Reorder (samples · batch, …) of each member to (samples · members · batch, …)."""
+    return torch.stack([output.unflatten(0, (-1, batch)) for output in outputs], dim=1).flatten(0, 2)

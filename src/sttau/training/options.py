@@ -1,0 +1,171 @@
+"""The options of training, shared by ``fit``, ``fit_many`` and ``compare``."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_args
+
+import torch
+
+from sttau.training.log import Callback
+
+Mode = Literal["min", "max"]
+Precision = Literal["float32", "bfloat16", "float16"]
+Schedule = Literal["constant", "cosine"]
+
+#: Options that the trained weights depend on; a run is resumed only with the same.
+_RESULT_FIELDS = (
+    "updates", "batch_size", "learning_rate", "weight_decay", "schedule", "warmup", "ema_decay", "clip_norm", "seed",
+    "bucket_batches", "precision", "validate_every", "metric", "mode", "patience",
+)  # fmt: skip
+_COUNTS = ("updates", "batch_size", "validate_every", "bucket_batches", "patience", "checkpoint_every")
+
+
+class TrainKeywords(TypedDict, total=False):
+    """The fields of :class:`TrainOptions` as keyword arguments of ``fit``."""
+
+    updates: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    optimizer: Callable[..., torch.optim.Optimizer]
+    schedule: Schedule
+    warmup: int
+    ema_decay: float | None
+    clip_norm: float | None
+    seed: int
+    bucket_batches: int
+    precision: Precision
+    cuda_graphs: bool
+    validate_every: int
+    metric: str | None
+    mode: Mode
+    patience: int | None
+    folder: str | os.PathLike[str] | None
+    checkpoint_every: int | None
+    callbacks: Callback | Iterable[Callback]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How a model is trained.
+
+    Attributes:
+        updates: Number of batches to train on, at most.
+        batch_size: Sequences per batch, over all processes.
+        learning_rate: Learning rate, passed to the optimizer as ``lr``.
+        weight_decay: Weight decay of all weights, log τ included, which it draws to 0; AdamW's is decoupled.
+        optimizer: Class of ``torch.optim``, or ``functools.partial(torch.optim.SGD, momentum=0.9)``.
+        schedule: Schedule of the learning rate: ``constant``, or ``cosine`` to 0 over all ``updates``.
+        warmup: Updates over which the learning rate rises linearly to its value.
+        ema_decay: Decay of an exponential moving average of the weights, which is validated and kept at the end (0.999
+            is a common choice); None for the weights themselves.
+        clip_norm: Largest norm of the gradient, for each member of an ensemble; None for no limit.
+        seed: Seed of batch order, noise and dropout.
+        bucket_batches: Number of batches that are sorted by length together, to reduce padding; 1 for none.
+        precision: ``bfloat16`` or ``float16`` for mixed precision; weights keep their dtype.
+        cuda_graphs: Whether to capture a whole update per batch shape on a GPU and replay it. It has no effect with
+            several processes, ``float16`` or an optimizer without the option ``capturable``.
+        validate_every: Updates between two validations.
+        metric: Name of the validation metric to monitor, where there are several.
+        mode: Whether the metric should be minimized (``min``) or maximized (``max``).
+        patience: Validations without improvement after which training stops; None to never stop early.
+        folder: Folder for checkpoints and the log, ``log.jsonl``. A run resumes from its own checkpoint there.
+        checkpoint_every: Updates between two checkpoints; ``validate_every`` by default.
+        callbacks: Functions called with every :class:`Update`, in the first process only; training stops if any returns
+            True. On a GPU they are called for several updates at once, since reading a loss synchronizes.
+
+    Example:
+        >>> TrainOptions(updates=300, learning_rate=0.01).with_changes(seed=3).seed
+        3
+    """
+
+    updates: int = 1000
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+    schedule: Schedule = "constant"
+    warmup: int = 0
+    ema_decay: float | None = None
+    clip_norm: float | None = 1.0
+    seed: int = 0
+    bucket_batches: int = 1
+    precision: Precision = "float32"
+    cuda_graphs: bool = False
+    validate_every: int = 100
+    metric: str | None = None
+    mode: Mode = "min"
+    patience: int | None = None
+    folder: str | os.PathLike[str] | None = None
+    checkpoint_every: int | None = None
+    callbacks: Callback | Iterable[Callback] = field(default=())
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            count = getattr(self, name)
+            if count is not None or name not in ("patience", "checkpoint_every"):
+                object.__setattr__(self, name, _as_count(name, count, at_least=1))
+        object.__setattr__(self, "warmup", _as_count("warmup", self.warmup, at_least=0))
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise ValueError(f"learning_rate must be positive and finite, got {self.learning_rate}")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive, or None for no limit, got {self.clip_norm}")
+        if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
+            raise ValueError(f"ema_decay must be in [0, 1), or None for no average, got {self.ema_decay}")
+        for name, kind in (("precision", Precision), ("mode", Mode), ("schedule", Schedule)):
+            if getattr(self, name) not in get_args(kind):
+                choices = ", ".join(map(repr, get_args(kind)))
+                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        callbacks = (self.callbacks,) if callable(self.callbacks) else tuple(self.callbacks)
+        object.__setattr__(self, "callbacks", callbacks)
+        object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of all options."""
+        return tuple(option.name for option in fields(cls))
+
+    def with_changes(self, **changes: Any) -> TrainOptions:
+        """Return options with some values replaced; an unknown name raises TypeError."""
+        unknown = set(changes) - set(self.names())
+        if unknown:
+            raise TypeError(
+                f"{', '.join(sorted(unknown))}: there is no such training option; choose from {', '.join(self.names())}"
+            )
+        return replace(self, **changes)
+
+    def check_device(self, device: torch.device) -> None:
+        """Raise where an option does not work on a device."""
+        if self.precision == "float16" and device.type == "cpu":
+            raise ValueError("precision='float16' needs a GPU; on a CPU use 'bfloat16'")
+
+    def check_validation(self, validates: bool) -> None:
+        """Raise where an option needs validation data and there is none."""
+        if not validates and (self.patience is not None or self.metric is not None):
+            raise ValueError("patience and metric need validation data: pass validation=")
+
+    def learning_rate_at(self, number: int) -> float:
+        """Return the learning rate of an update, counted from 1."""
+        decayed = 0.5 * (1 + math.cos(math.pi * (number - 1) / self.updates)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * decayed * min(1.0, number / (self.warmup + 1))
+
+    def describe(self, validates: bool) -> dict[str, Any]:
+        """Return the options that the trained weights depend on, as plain values."""
+        return {name: getattr(self, name) for name in _RESULT_FIELDS} | {"validates": validates}
+
+
+def _as_count(name: str, value: Any, *, at_least: int) -> int:
+    """Return an integer, NumPy's included, or raise an error that names the option."""
+    try:
+        count = operator.index(value)
+    except TypeError as error:
+        raise ValueError(f"{name} must be an integer, at least {at_least}, got {value!r}") from error
+    if isinstance(value, bool) or count < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    return count

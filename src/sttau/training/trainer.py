@@ -1,0 +1,188 @@
+"""``fit``: train a model in place."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sttau.inference.inputs import as_examples
+from sttau.models import Predictor
+from sttau.seeds import derive_seed
+from sttau.training.batches import Data, Order
+from sttau.training.distributed import Processes, join
+from sttau.training.early_stopping import EarlyStopping
+from sttau.training.ema import EMA
+from sttau.training.gradients import Gradients
+from sttau.training.interruption import interruptible
+from sttau.training.log import JsonLines, Update
+from sttau.training.options import TrainKeywords, TrainOptions
+from sttau.training.run import Run, Validation
+from sttau.training.state import TrainState
+from sttau.training.step import EagerStep, GraphedStep
+from sttau.training.validation import as_validation
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_log = logging.getLogger(__name__)
+
+
+def fit(
+    model: Predictor,
+    data: Any,
+    targets: Any = None,
+    lengths: Any = None,
+    *,
+    validation: Any = None,
+    options: TrainOptions | None = None,
+    **changes: Unpack[TrainKeywords],
+) -> list[Update]:
+    """Train a model in place on random batches.
+
+    Batches go through the data in a new random order each epoch. All randomness follows from ``seed``; PyTorch's global
+    generator is left unchanged. Under ``torchrun`` every batch is shared among the processes, and the result is that of
+    one process up to rounding. With validation data, the weights with the best value are restored at the end.
+
+    Args:
+        model: A classifier, a regressor or an ensemble. It is trained on the device of its weights; the data is moved
+            there.
+        data: A :class:`~sttau.data.SequenceDataset`; or (sequences, time, features), or (sequences, time) token ids,
+            with ``targets`` and ``lengths``.
+        targets: (sequences,) labels, or (sequences, outputs) values.
+        lengths: (sequences,) valid steps of padded arrays.
+        validation: Validation data, as a :class:`~sttau.data.SequenceDataset` or a tuple (inputs, targets) or (inputs,
+            targets, lengths); or a function that returns a value to monitor, or several by name (see
+            :func:`sttau.training.validation`). ``nll`` is monitored for a classifier, ``mse`` for a regressor, unless
+            ``metric`` names another.
+        options: Options of training, :class:`TrainOptions`.
+        changes: Single options by name, such as ``updates=300, learning_rate=0.01``; see :class:`TrainOptions`.
+
+    Returns:
+        The updates that were made, including those before a run was resumed.
+
+    Example:
+        >>> from sttau import SequenceClassifier, STTauGRU
+        >>> _ = torch.manual_seed(0)
+        >>> x = torch.randn(32, 5, 2)
+        >>> model = SequenceClassifier(STTauGRU(2, 8, num_states=3), num_classes=2)
+        >>> log = fit(model, x, (x.sum((1, 2)) > 0).long(), updates=20, learning_rate=0.01)
+        >>> len(log), log[-1].loss < log[0].loss
+        (20, True)
+    """
+    chosen = (options or TrainOptions()).with_changes(**changes)
+    with ExitStack() as stack:
+        run = stack.enter_context(start(model, data, targets, lengths, validation, chosen))
+        step = step_of([run])
+        device = run.processes.device
+        stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
+        interrupted = stack.enter_context(interruptible())
+        stack.callback(step.wait)
+        stack.enter_context(step.active())
+        while not run.finished:
+            if not step.is_captured:
+                torch.manual_seed(derive_seed(chosen.seed, "update", run.number + 1))
+            step.update()
+            if interrupted() or run.is_due():
+                run.after_updates(interrupted)
+    return run.updates
+
+
+@contextmanager
+def start(
+    model: Predictor, data: Any, targets: Any, lengths: Any, validation: Any, options: TrainOptions
+) -> Iterator[Run]:
+    """Set up a run, resumed where it has a checkpoint; at the end the model has its best weights."""
+    inputs, targets, lengths = as_examples(model, data, targets, lengths)
+    device = model.device
+    options.check_device(device)
+    measure: Validation | None = None if validation is None else as_validation(model, validation)
+    if measure is not None and options.metric is None and not callable(validation):
+        options = options.with_changes(metric="nll" if model.task == "classification" else "mse")
+    options.check_validation(measure is not None)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
+
+    training = model.training
+    with ExitStack() as stack:
+        processes = join(device)
+        processes.copy_first(model.state_dict().values())
+        stack.callback(model.train, training)
+        scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "float16")
+        obstacle = _capture_obstacle(options, processes, scaler)
+        captures = options.cuda_graphs and obstacle is None
+        if options.cuda_graphs and not captures:
+            _log.warning("cuda_graphs has no effect %s", obstacle)
+        state = TrainState(
+            model,
+            parameters,
+            options.optimizer(parameters, **_optimizer_options(options, device, captures)),
+            scaler,
+            None if options.ema_decay is None else EMA(parameters, options.ema_decay),
+            EarlyStopping(options.mode, options.patience),
+        )
+        run = Run(
+            options,
+            state,
+            processes,
+            Order(len(inputs), options.batch_size, options.seed, lengths, options.bucket_batches),
+            Data.on(device, inputs, targets, lengths, options.seed),
+            captures=captures,
+            validation=measure,
+        )
+        stack.callback(state.restore_best)
+        if options.folder is not None:
+            run.folder = options.folder  # type: ignore[assignment]
+            run.describe(inputs, targets, lengths)
+            run.resume()
+            if processes.first:
+                run.log_file = stack.enter_context(JsonLines(options.folder / "log.jsonl", run.number))  # type: ignore[operator]
+        model.train()
+        yield run
+
+
+def step_of(runs: list[Run]) -> EagerStep | GraphedStep:
+    """Return what makes the updates of these runs."""
+    run = runs[0]
+    captures = run.device_inputs is not None
+    gradients = Gradients(
+        run.state.model,
+        run.state.parameters,
+        run.state.scaler,
+        run.options.precision,
+        run.order.sequences,
+        run.processes.count,
+        streams=not captures,
+    )
+    return GraphedStep(runs, gradients) if captures else EagerStep(run, gradients)
+
+
+def _capture_obstacle(options: TrainOptions, processes: Processes, scaler: torch.amp.GradScaler) -> str | None:
+    """Why updates cannot be captured as CUDA graphs; None where they can."""
+    if processes.device.type != "cuda":
+        return f"on device type {processes.device.type!r}"
+    if processes.count > 1:
+        return "with several processes"
+    if scaler.is_enabled():
+        return "with precision='float16'; 'bfloat16' can be captured"
+    if not _accepts(options.optimizer, "capturable"):
+        return "with an optimizer that has no option capturable"
+    return None
+
+
+def _optimizer_options(options: TrainOptions, device: torch.device, captures: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
+    if captures:
+        values |= {"lr": torch.tensor(options.learning_rate, device=device), "capturable": True}
+        values |= {"fused": True} if _accepts(options.optimizer, "fused") else {}
+    return values
+
+
+def _accepts(function: Any, argument: str) -> bool:
+    """Whether a user's optimizer takes an argument."""
+    return argument in inspect.signature(function).parameters
