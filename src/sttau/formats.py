@@ -57,6 +57,7 @@ class Format:
         tag: Name of the format, written into every file.
         version: Version that is written.
         migrations: Migration from each older version to the next one.
+        checksum: Whether a file without a checksum is taken for damaged.
 
     Example:
         >>> import tempfile
@@ -70,24 +71,27 @@ class Format:
     tag: str
     version: int = 1
     migrations: Mapping[int, Migration] = field(default_factory=dict)
+    checksum: bool = False
 
-    def write(self, path: str | os.PathLike[str], header: Header, tensors: Tensors, *, checksum: bool = False) -> Path:
-        """Write a safetensors file atomically.
+    def write(self, path: str | os.PathLike[str], header: Header, tensors: Tensors) -> Path:
+        """Write a safetensors file atomically, with a checksum of header and tensors.
 
         Args:
             path: Path of the file.
             header: Plain values; tag and version are added.
             tensors: Tensors by name.
-            checksum: Whether to store a checksum of header and tensors.
         """
         tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        text = json.dumps(self.stamp(header))
-        metadata = {"sttau": text} | ({"sha256": _checksum(text, tensors)} if checksum else {})
-        return write_atomically(path, serialize(tensors, metadata))
+        stamped = self.stamp(header)
+        text = _as_text(stamped | {"sha256": _checksum(_as_text(stamped), tensors)})
+        return write_atomically(path, serialize(tensors, {"sttau": text}))  # one key: their order is not deterministic
 
     def read(self, path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Tagged:
         """Read a file that :meth:`write` wrote, in this or an older version of the format."""
-        header, tensors = read_safetensors(path, device)
+        header, tensors, is_verified = read_safetensors(path, device)
+        tag = header.get("format") if isinstance(header, dict) else None
+        if self.checksum and not is_verified and (tag == self.tag or tag not in KINDS):
+            raise DamagedError(f"{path} is damaged: it has no checksum")
         return self.migrate(header, tensors, str(path))
 
     def stamp(self, header: Header) -> Header:
@@ -117,8 +121,8 @@ class Format:
         return Tagged(header | {"version": self.version}, tensors)
 
 
-def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tuple[Any, Tensors]:
-    """Return header and tensors of a safetensors file; a wrong checksum raises :class:`DamagedError`."""
+def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tuple[Any, Tensors, bool]:
+    """Return header and tensors of a safetensors file, and whether it has a checksum; a wrong one is an error."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
@@ -127,7 +131,7 @@ def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = 
     if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):  # safetensors: 8 bytes of size, then JSON
         raise ValueError(
             f"{path} is a pickle (torch.save), which can run any code when it is loaded. "
-            "sttau reads only safetensors files that it wrote."
+            "sttau reads only files that it wrote, such as those of model.save(path)."
         )
     try:
         with safe_open(path, framework="pt", device=str(device)) as opened:
@@ -137,9 +141,17 @@ def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = 
         header = json.loads(text)
     except (SafetensorError, json.JSONDecodeError) as error:
         raise DamagedError(f"{path} is damaged or not a safetensors file: {error}") from error
-    if "sha256" in metadata and metadata["sha256"] != _checksum(text, tensors):
+    checksum = metadata.get("sha256")  # where the first version of checkpoints had it
+    if checksum is None and isinstance(header, dict) and "sha256" in header:
+        checksum = header.pop("sha256")
+        text = _as_text(header)
+    if checksum is not None and checksum != _checksum(text, tensors):
         raise DamagedError(f"{path} is damaged: its checksum is wrong")
-    return header, tensors
+    return header, tensors, checksum is not None
+
+
+def _as_text(header: Header) -> str:
+    return json.dumps(header, sort_keys=True)
 
 
 def _checksum(text: str, tensors: Tensors) -> str:

@@ -69,7 +69,7 @@ def test_uncertainty_is_the_networks_too() -> None:
     found = compile(model, VOCABULARY).predict(inputs, lengths)
     for name in ("mean", "variance", "total", "aleatoric", "epistemic"):
         assert torch.allclose(getattr(found, name), getattr(expected, name).double(), atol=2e-6), name
-    assert found.mode == expected.inference
+    assert found.mode == expected.mode
 
 
 def test_reading_word_by_word_in_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

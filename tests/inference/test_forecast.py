@@ -17,7 +17,7 @@ def autoregression(slope: float, noise: float, known: float | None = None) -> Se
     """A network that is x' = slope · x + noise · ε, with ``known`` times a second feature."""
     features = 1 if known is None else 2
     model = SequenceRegressor(nn.LSTM(features, 1), variance=True).double()
-    weights = dict(model.layer.named_parameters())
+    weights = dict(model.layer.get_submodule("rnn").named_parameters())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -36,7 +36,7 @@ def phi(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("slope", [0.9, -0.5])
-def test_paths_of_an_autoregression_have_its_known_law(slope: float) -> None:
+def test_paths_of_an_autoregression_have_its_known_distribution(slope: float) -> None:
     start = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
     answer = forecast(autoregression(slope, 0.5), start[:, None, None], steps=8, samples=4000)
     ahead = torch.arange(1, 9, dtype=torch.float64)
@@ -46,7 +46,7 @@ def test_paths_of_an_autoregression_have_its_known_law(slope: float) -> None:
     assert float((answer.variance[..., 0] / deviation**2 - 1).abs().max()) < 4 * math.sqrt(2 / 4000)
     for level in (0.5, 0.8, 0.95):
         low, high = (bound[..., 0] for bound in answer.interval(level))
-        held = phi((high - mean) / deviation) - phi((low - mean) / deviation)  # under the true law
+        held = phi((high - mean) / deviation) - phi((low - mean) / deviation)  # under the true distribution
         assert float((held - level).abs().max()) < 0.03
     together = answer.paths[:, :, :, 0] - answer.mean[..., 0]
     next_door = (together[..., :-1] * together[..., 1:]).mean(0) / answer.variance[:, :-1, 0]
@@ -93,13 +93,13 @@ def test_a_path_is_made_by_one_model(layer: nn.Module) -> None:
     assert len(answer[:, 0].unique()) > 1
 
 
-def test_each_member_of_an_ensemble_takes_its_share() -> None:
+def test_samples_are_per_member_of_an_ensemble() -> None:
     members = [autoregression(0.5, 1e-3), autoregression(-0.5, 1e-3)]
-    answer = forecast(DeepEnsemble(members), torch.ones(1, 1, 1), steps=2, samples=5)
+    answer = forecast(DeepEnsemble(members), torch.ones(1, 1, 1), steps=2, samples=3)
     ends = answer.paths[:, 0, :, 0]
-    assert ends[:, 0].tolist() == pytest.approx([0.5] * 3 + [-0.5] * 2, abs=0.01)
-    assert ends[:, 1].tolist() == pytest.approx([0.25] * 5, abs=0.01)
-    assert len((ends[:, 0].abs() - 0.5).unique()) == 5  # noise of their own
+    assert ends[:, 0].tolist() == pytest.approx([0.5] * 3 + [-0.5] * 3, abs=0.01)
+    assert ends[:, 1].tolist() == pytest.approx([0.25] * 6, abs=0.01)
+    assert len((ends[:, 0].abs() - 0.5).unique()) == 6  # noise of their own
 
 
 def test_paths_do_not_depend_on_the_batch() -> None:
@@ -113,13 +113,13 @@ def test_paths_do_not_depend_on_the_batch() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": 0}, "steps must be a whole number, at least 1, got 0"),
+        ({"steps": 0}, "steps must be an integer, at least 1, got 0"),
         ({"samples": 0}, "samples must be"),
         ({"history": torch.full((1, 2, 2), torch.nan)}, "inputs hold NaN"),
         ({"known": None}, r"pass known=\(batch, steps, 1\)"),
         ({"known": torch.zeros(1, 2, 1)}, r"known must have shape \(1, 3, 1\)"),
         ({"known": torch.full((1, 3, 1), torch.nan)}, "known holds NaN"),
-        ({"model": SequenceRegressor(nn.LSTM(2, 2), num_outputs=3)}, "it cannot read its own answers"),
+        ({"model": SequenceRegressor(nn.LSTM(2, 2), num_outputs=3)}, "its output is no input"),
     ],
 )
 def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
@@ -135,7 +135,7 @@ def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
 
 def test_a_classifier_and_impossible_shares_are_refused() -> None:
     with pytest.raises(TypeError, match="forecast needs a SequenceRegressor"):
-        forecast(SequenceClassifier(nn.LSTM(1, 2), 2), torch.zeros(1, 2, 1), 3)  # type: ignore[arg-type]
+        forecast(SequenceClassifier(nn.LSTM(1, 2), 2), torch.zeros(1, 2, 1), 3)
     answer = forecast(autoregression(0.5, 1.0), torch.zeros(1, 1, 1), 2, samples=3)
     with pytest.raises(ValueError, match="share must lie between 0 and 1"):
         answer.quantile(1.0)

@@ -52,4 +52,4 @@ def test_methods_have_it_as_a_setting() -> None:
     digits = load("digits", "train")
     task = DataSpec.of(digits)
     model = build("lstm", task, resolve("lstm", task, {"memory": 30}, hidden_size=16), digits, seed=0)
-    assert not model.layer.get_parameter("bias_hh_l0").any()
+    assert not model.members[0].layer.get_parameter("rnn.bias_hh_l0").any()

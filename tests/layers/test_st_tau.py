@@ -769,7 +769,7 @@ def test_peepholes_of_a_gru_are_refused() -> None:
     ("shape", "message"),
     [
         ((BATCH, TIME, INPUT + 1), f"input has {INPUT + 1} features per step, but input_size is {INPUT}"),
-        ((TIME, INPUT + 1), f"input has {INPUT + 1} features a step"),
+        ((TIME, INPUT + 1), f"input has {INPUT + 1} features per step"),
         ((0, TIME, INPUT), "input is empty: 0 sequences of 6 steps"),
         ((BATCH, 0, INPUT), "input is empty: 4 sequences of 0 steps"),
         ((INPUT,), "input must have 2 dimensions .* or 3 .*, got 1"),
@@ -828,8 +828,8 @@ def test_an_unknown_mode_of_a_call_is_refused(kind: str) -> None:
     layer, x = some_layer(kind), some_inputs()
     calls: list[Callable[..., Any]] = [layer, layer.features, layer.transitions]
     for call in calls:
-        with pytest.raises(ValueError, match=r"mode must be one of .*, got 'hard'"):
-            call(x, mode="hard")
+        with pytest.raises(ValueError, match=r"mode must be one of .*; got 'harder'"):
+            call(x, mode="harder")
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("LSTM", "soft"), ("GRU", "soft"), ("GRU", "exact")])

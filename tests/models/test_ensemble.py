@@ -104,7 +104,7 @@ def test_a_prediction_is_the_mean_over_members_and_their_samples(name: str) -> N
     close(p.variance, p.samples.var(0, correction=0))
     close(p.epistemic, entropy(p.mean) - entropy(p.samples).mean(0))
     assert bool((p.epistemic > 0).all())
-    assert p.mode == first.inference
+    assert p.mode == first.mode
     parts = predict(model, x, lengths, samples=4, keep_samples=True, chunk_size=3)
     close(parts.samples, p.samples)
 

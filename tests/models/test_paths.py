@@ -39,7 +39,7 @@ def test_paths_are_saved_and_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="paths must be at least 1, got 0"):
         SequenceRegressor(nn.LSTM(2, 6), paths=0)
     for layer, variance in ((nn.LSTM(2, 6), True), (STTauLSTM(2, 6, 3), False)):
-        with pytest.raises(ValueError, match="paths needs variance=True and a layer that draws"):
+        with pytest.raises(ValueError, match="paths needs variance=True and a layer that samples"):
             SequenceRegressor(layer, variance=variance, paths=2)
 
 
@@ -51,5 +51,5 @@ def test_a_classifier_is_judged_by_the_mean_probability_of_its_paths(tmp_path: P
         loss = float(model.loss(x, y, noise=Noise.of(torch.arange(5), seed=3)))
     assert loss == pytest.approx(float(-mean.gather(1, y[:, None]).log().mean()), rel=1e-5)
     assert load(model.save(tmp_path / "m.safetensors")).paths == 4
-    with pytest.raises(ValueError, match="paths needs a layer that draws"):
+    with pytest.raises(ValueError, match="paths needs a layer that samples"):
         SequenceClassifier(nn.LSTM(2, 6), 3, paths=2)

@@ -63,7 +63,7 @@ def test_only_one_member_at_a_time_holds_what_its_backward_pass_needs() -> None:
     model, b = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 3), batch()
     order: list[str] = []
     for number, member in enumerate(model.members):
-        member.layer.register_forward_hook(lambda *_, n=number: order.append(f"forward {n}"))
+        member.layer.rnn.register_forward_hook(lambda *_, n=number: order.append(f"forward {n}"))
         member.head.weight.register_hook(lambda _, n=number: order.append(f"backward {n}"))
     gradients(model)(b)
     assert order == [f"{way} {n}" for n in range(3) for way in ("forward", "backward")]

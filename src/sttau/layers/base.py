@@ -110,6 +110,11 @@ class RecurrentLayer(nn.Module):
         return type(self).__name__
 
     @property
+    def can_be_saved(self) -> bool:
+        """Whether a file can name the layer: its class itself is registered, not one it is derived from."""
+        return LAYERS.get(self.kind) is type(self)
+
+    @property
     def temperature(self) -> Tensor:
         """τ of each layer and direction; empty for a layer without states."""
         return next(self.parameters()).new_empty(0)

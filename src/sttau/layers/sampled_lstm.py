@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sttau.engine import Noise, Readout, Steps, stacked
-from sttau.layers.base import LAYERS, WEIGHTS, LayerMode, LSTMLayer, samples_per_sequence
+from sttau.layers.base import WEIGHTS, LayerMode, LSTMLayer, samples_per_sequence
 from sttau.padding import clear_padding, last_valid_step
 
 
@@ -33,7 +33,7 @@ class SampledLSTM(LSTMLayer):
     @property
     def is_stackable(self) -> bool:
         """Whether several such layers can be run as one: a registered class, one layer, one direction, with biases."""
-        return LAYERS.get(self.kind) is type(self) and self.num_layers == 1 and not self.bidirectional and self.bias
+        return self.can_be_saved and self.num_layers == 1 and not self.bidirectional and self.bias
 
     def features(
         self,

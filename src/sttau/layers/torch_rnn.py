@@ -42,6 +42,11 @@ class TorchRNN(RecurrentLayer):
         """``LSTM`` or ``GRU``."""
         return "LSTM" if self.is_lstm else "GRU"
 
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the adapted layer is ``nn.LSTM`` or ``nn.GRU`` itself, not a class derived from it."""
+        return LAYERS.get(self.kind) is type(self.rnn)
+
     def extra_repr(self) -> str:
         """Nothing beside the adapted layer, which shows itself."""
         return ""
@@ -54,7 +59,7 @@ class TorchRNN(RecurrentLayer):
     @property
     def is_stackable(self) -> bool:
         """Whether several such layers can be run as one: an LSTM of one layer and direction, with biases."""
-        return type(self.rnn) is nn.LSTM and self.num_layers == 1 and not self.bidirectional and self.bias
+        return self.is_lstm and self.can_be_saved and self.num_layers == 1 and not self.bidirectional and self.bias
 
     def stacked_parts(self, x: Tensor, noise: Noise | None) -> list[stacked.Part]:
         """Return one network."""

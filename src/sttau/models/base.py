@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sttau.checks import check_inputs
 from sttau.data import Described
 from sttau.engine import Noise, Readout, exact
-from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, TorchRNN, as_layer
+from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
 from sttau.padding import clear_padding
 
@@ -369,8 +369,11 @@ class SequenceModel(Predictor):
 
     def config(self) -> dict[str, Any]:
         """Return all that constructs a model like this one, except its weights, as plain values."""
-        if type(self.layer) not in (*LAYERS.values(), TorchRNN):
-            raise TypeError(f"a model on {type(self.layer).__name__} cannot be saved: only {', '.join(LAYERS)} can")
+        if not self.layer.can_be_saved:
+            raise TypeError(
+                f"a model on {self.layer} cannot be saved: only {', '.join(sorted(LAYERS))} can be named in a file; "
+                "decorate a layer of your own with sttau.layers.register_layer"
+            )
         options = {"dropout": self.dropout, "word_dropout": self.word_dropout, "input_noise": self.input_noise}
         options |= {"paths": self.paths} if self.paths > 1 else {}
         return {

@@ -32,7 +32,7 @@ def _from_version_1(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     return {"value": _pack(state, found, "")} | {"format": header["format"]}, found
 
 
-CHECKPOINT_FORMAT = Format("sttau.checkpoint", 2, {1: _from_version_1})
+CHECKPOINT_FORMAT = Format("sttau.checkpoint", 2, {1: _from_version_1}, checksum=True)
 
 
 def checkpoint_path(folder: Path, number: int) -> Path:
@@ -56,7 +56,7 @@ def write_checkpoint(path: Path, value: Any) -> None:
         {'weight': tensor([1., 1.]), 'rate': 0.1}
     """
     tensors: dict[str, Tensor] = {}
-    CHECKPOINT_FORMAT.write(path, {"value": _pack(value, tensors, "")}, tensors, checksum=True)
+    CHECKPOINT_FORMAT.write(path, {"value": _pack(value, tensors, "")}, tensors)
     for old in _paths(path.parent)[_KEPT:]:
         old.unlink(missing_ok=True)
 

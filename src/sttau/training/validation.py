@@ -50,7 +50,7 @@ def validation(
     targets = targets.cpu()
     chosen = dict(_default_metrics(model) if metrics is None else metrics)
     if not chosen:
-        raise ValueError("metrics must hold at least one function")
+        raise ValueError("metrics must name at least one function")
 
     def measure() -> dict[str, float]:
         mean = predict(model, inputs, lengths, samples, seed).mean.cpu()
