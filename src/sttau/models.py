@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sttau.checks import check_inputs, check_labels, check_targets
 from sttau.data import Described
-from sttau.engine import Noise, exact
+from sttau.engine import Noise, path_sum
 from sttau.files import write_atomically
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, StochasticRNN
 from sttau.layers.stochastic import check_rate
@@ -303,9 +303,9 @@ class SequenceModel(nn.Module):
             first, matrices = layer.chain(inputs, lengths)
         else:
             embed, size = self.embedding, self.embedding.num_embeddings
-            first = exact.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
-            matrices = exact.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
-        return Chain(first, matrices, exact.state_distribution(first, matrices, lengths))
+            first = path_sum.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
+            matrices = path_sum.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
+        return Chain(first, matrices, path_sum.state_distribution(first, matrices, lengths))
 
     # -- saving ------------------------------------------------------------------------------------------------------
 

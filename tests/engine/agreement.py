@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sttau.engine import Cell, Engine, Mode, Noise, Readout, Steps, Weights, reference, run
+from sttau.engine import Cell, Engine, Mode, Noise, Readout, Steps, Weights, run
+from sttau.engine.recurrence import reference
 
 
 @dataclass(frozen=True)

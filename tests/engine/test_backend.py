@@ -8,26 +8,27 @@ import pytest
 import torch
 
 import sttau
-from sttau.engine import Noise, choose, dispatch, reference, using
+from sttau.engine import Noise, backend, choose, using
+from sttau.engine.recurrence import reference
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def test_a_cpu_layer_runs_on_the_cpu_engine() -> None:
-    assert choose(CPU, torch.float32, 5, 100) == "cpu"
-    assert choose(CPU, torch.float64, 5, 100) == "cpu"
+    assert choose("recurrence", CPU, torch.float32, states=5, size=100) == "cpu"
+    assert choose("recurrence", CPU, torch.float64, states=5, size=100) == "cpu"
 
 
 def test_a_gpu_layer_runs_on_the_triton_engine_unless_it_is_in_float64(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("triton")
-    assert choose(CUDA, torch.bfloat16, 128, 1024) == "triton"
-    dispatch.say_once.cache_clear()
+    assert choose("recurrence", CUDA, torch.bfloat16, states=128, size=1024) == "triton"
+    backend.warn_once.cache_clear()
     with caplog.at_level(logging.WARNING):
-        assert choose(CUDA, torch.float64, 5, 100) == "reference"
-        assert choose(CUDA, torch.float64, 5, 100) == "reference"
+        assert choose("recurrence", CUDA, torch.float64, states=5, size=100) == "reference"
+        assert choose("recurrence", CUDA, torch.float64, states=5, size=100) == "reference"
     assert [record.message for record in caplog.records] == [
-        "the recurrence runs step by step in PyTorch, which is slow: the triton engine keeps its state in float32; "
-        "float64 layers run on a CPU or on the reference"
+        "the recurrence runs step by step in PyTorch, which is slow: the triton engine computes in float32, not "
+        "float64; float64 layers run on a CPU or on the reference"
     ]
 
 
@@ -37,9 +38,9 @@ def test_what_is_not_installed_is_said_once_and_the_reference_does_the_work(
     def missing(name: str) -> None:
         raise ImportError("No module named 'numba'")
 
-    dispatch.missing.cache_clear()
-    dispatch.say_once.cache_clear()
-    monkeypatch.setattr(dispatch, "import_module", missing)
+    backend.missing.cache_clear()
+    backend.warn_once.cache_clear()
+    monkeypatch.setattr(backend, "import_module", missing)
     try:
         layer = sttau.STTauLSTM(3, 8, 2)
         for _ in range(3):
@@ -49,8 +50,8 @@ def test_what_is_not_installed_is_said_once_and_the_reference_does_the_work(
         with pytest.raises(ValueError, match="engine='cpu' cannot run this layer"), using("cpu"):
             layer(torch.randn(4, 1, 3))
     finally:
-        dispatch.missing.cache_clear()
-        dispatch.say_once.cache_clear()
+        backend.missing.cache_clear()
+        backend.warn_once.cache_clear()
 
 
 def test_a_forced_engine_runs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,10 +67,10 @@ def test_a_forced_engine_runs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_engine_that_has_no_kernels_for_a_device_says_so() -> None:
     with pytest.raises(ValueError, match="the cpu engine has no kernels for device type 'cuda'"):
-        choose(CUDA, torch.float32, 2, 8, engine="cpu")
+        choose("recurrence", CUDA, torch.float32, states=2, size=8, engine="cpu")
     pytest.importorskip("triton")
     with pytest.raises(ValueError, match="up to 4096 units and 1024 states, not 5000 and 2"):
-        choose(CUDA, torch.float32, 2, 5000, engine="triton")
+        choose("recurrence", CUDA, torch.float32, states=2, size=5000, engine="triton")
 
 
 def test_noise_is_asked_for() -> None:

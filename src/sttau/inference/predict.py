@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sttau.checks import as_tensor
-from sttau.engine import Noise, exact, fingerprint
+from sttau.engine import Noise, fingerprint, path_sum
 from sttau.layers import FiniteStateRNN, LayerMode, StochasticRNN
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel, SequenceRegressor
 
@@ -359,7 +359,7 @@ def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bo
         }
     outcome = cast(SequenceClassifier, model).state_logits().exp()
     p = law @ outcome
-    end = exact.outcome_given_state(chain.matrices, outcome, lengths)
+    end = path_sum.outcome_given_state(chain.matrices, outcome, lengths)
     before = entropy(chain.laws[:, -1] @ outcome)[:, None] - (chain.laws * entropy(end)).sum(-1)
     known = torch.cat([torch.zeros_like(before[:, :1]), before], dim=1).cummax(dim=1).values  # rounding aside
     return {

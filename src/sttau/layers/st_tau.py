@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sttau import engine
 from sttau.checks import check_lengths
-from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, exact
+from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, path_sum
 from sttau.layers.stochastic import LayerMode, StochasticLSTM, StochasticRNN, beside
 from sttau.padding import clear_padding
 
@@ -332,7 +332,7 @@ class FiniteStateRNN(StochasticRNN):
         """
         self.check_exact()
         weights = self._working_weights()
-        return exact.transition_matrices(inputs.to(weights.states.dtype), weights)
+        return path_sum.transition_matrices(inputs.to(weights.states.dtype), weights)
 
     def first_distribution(self, inputs: Tensor, hidden: Tensor | None = None) -> Tensor:
         """π_1, the law of the state after a first input: (batch, input_size) gives (batch, k)."""
@@ -344,14 +344,14 @@ class FiniteStateRNN(StochasticRNN):
             start = weights.states[:1]
         else:
             start = torch.zeros_like(weights.states[:1])
-        return exact.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
+        return path_sum.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
 
     def state_distribution(
         self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
     ) -> Tensor:
         """π_t for (batch, time, input_size): the exact law of the state after each step, (batch, time, k)."""
         first, matrices = self.chain(inputs, lengths, hidden=hidden)
-        return exact.state_distribution(first, matrices, lengths)
+        return path_sum.state_distribution(first, matrices, lengths)
 
     def chain(
         self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sttau.data.dataset import Described
 from sttau.engine import Mode, Noise, Weights
-from sttau.engine.reference import gru_cell, lstm_cell, transition
+from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
 from sttau.layers import BayesLSTM, FiniteStateRNN, STTauGRU, STTauLSTM, VariationalDropoutLSTM
 from sttau.models import FixedLabels, Layer, SequenceClassifier
 from sttau.rl.environments import Task

@@ -2,7 +2,7 @@
 
 A small network leaves most of a GPU idle, and separate processes only take turns on it. Here every training has a
 stream of its own, on which whole updates are replayed as CUDA graphs, so that they run beside each other; and LSTMs of
-one shape, which are bound by starting kernels, are stacked into one (``engine/stacked.py``).
+one shape, which are bound by starting kernels, are stacked into one (``engine/stacked/``).
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sttau.engine import Engine, masked, using
-from sttau.engine.dispatch import say_once
-from sttau.engine.masked import MaskedWeights
+from sttau.engine import Engine, backend, masked, using
+from sttau.engine.masked import MaskedWeights, operator, reference
 
 SIZES = [(6, 5, 3, 7), (3, 20, 4, 33), (2, 17, 2, 16), (1, 1, 1, 1)]  # time, rows, features, units
 
@@ -51,8 +50,8 @@ def test_values_and_gradients_are_those_of_the_reference(size: tuple[int, int, i
 def test_steps_of_pytorch_do_where_kernels_cannot(
     size: tuple[int, int, int, int], ragged: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    say_once.cache_clear()
-    monkeypatch.setattr(masked, "missing", lambda engine: f"no {engine} here")
+    backend.warn_once.cache_clear()
+    monkeypatch.setattr(backend, "missing", lambda operator, engine: f"no {engine} here")
     for got, want in zip(
         answers(None, size, ragged, torch.float64), answers("reference", size, ragged, torch.float64), strict=True
     ):
@@ -82,7 +81,7 @@ def test_a_row_depends_neither_on_the_rows_beside_it_nor_on_threads(monkeypatch:
     assert torch.equal(few[0], whole[0][:, 20:27])
     assert torch.equal(few[1], whole[1][20:27])
     torch.testing.assert_close(few[2], whole[2][:, 20:27])  # a product of PyTorch's
-    monkeypatch.setattr("sttau.engine.cpu._SMALL", 0)
+    monkeypatch.setattr("sttau.engine.simd.threads._SMALL", 0)
     torch.set_num_threads(3)
     try:
         shared = run(slice(None))
@@ -103,14 +102,14 @@ def test_the_triton_kernels_compute_what_the_reference_does(size: tuple[int, int
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("numbers", [1, 300, 1 << 20], ids=["a step", "some steps", "all steps"])
+@pytest.mark.parametrize("values", [1, 300, 1 << 20], ids=["a step", "some steps", "all steps"])
 def test_without_gradients_time_is_worked_through_in_pieces(
-    ragged: bool, numbers: int, monkeypatch: pytest.MonkeyPatch
+    ragged: bool, values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, weights, mask, hidden, memory = problem(7, 5, 3, 4, torch.float64)
     lengths = torch.tensor([7, 1, 3, 4, 6]) if ragged else None
     want = masked.run(x, weights, mask, hidden, memory, lengths)
-    monkeypatch.setattr(masked, "_PIECE_NUMBERS", numbers)
+    monkeypatch.setattr(operator, "_PIECE_VALUES", values)
     with torch.no_grad():
         got = masked.run(x, weights, mask, hidden, memory, lengths)
     for a, b in zip(got, want, strict=True):
@@ -132,7 +131,7 @@ def test_one_result_alone_can_be_asked_for_its_gradient() -> None:
     x, weights, mask, hidden, memory = problem(3, 2, 2, 3, torch.float64)
     for number in (0, 1):
         got = torch.autograd.grad(masked.run(x, weights, mask, hidden, memory)[number].sum(), weights.recurrent)
-        want = torch.autograd.grad(masked.reference(x, weights, mask, hidden, memory)[number].sum(), weights.recurrent)
+        want = torch.autograd.grad(reference.run(x, weights, mask, hidden, memory)[number].sum(), weights.recurrent)
         torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
 
 
@@ -155,7 +154,7 @@ def test_the_mask_stands_between_the_state_and_the_recurrent_weights_alone() -> 
     mask = torch.tensor([[0.0, 2.0, 0.0]], dtype=torch.float64)
     output, last = masked.run(x, weights, mask, hidden, memory)
     scaled = weights._replace(recurrent=weights.recurrent * mask)
-    for got, want in zip((output, last), masked.reference(x, scaled, torch.ones(1, 3), hidden, memory), strict=True):
+    for got, want in zip((output, last), reference.run(x, scaled, torch.ones(1, 3), hidden, memory), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
     assert bool((output != 0).all())
 
@@ -163,8 +162,8 @@ def test_the_mask_stands_between_the_state_and_the_recurrent_weights_alone() -> 
 @pytest.mark.parametrize(
     ("engine", "dtype", "size", "message"),
     [
-        ("triton", torch.float64, 4, "its kernels are for float32, not torch.float64"),
-        ("triton", torch.float32, 513, "its kernels hold layers of up to 512 units, not 513"),
+        ("triton", torch.float64, 4, "the triton engine computes in float32, not float64"),
+        ("triton", torch.float32, 513, "the triton engine holds layers of up to 512 units, not 513"),
     ],
 )
 def test_an_engine_that_cannot_run_a_layer_says_why(

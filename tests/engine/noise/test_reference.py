@@ -13,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from torch import Tensor
 
 from sttau.engine import Noise, fingerprint
-from sttau.engine.noise import philox, uniform
+from sttau.engine.noise.reference import philox, uniform
 
 WORD = st.integers(0, 2**32 - 1)
 ONES = 0xFFFFFFFF
@@ -335,14 +335,14 @@ def test_fingerprints_of_many_short_sequences_rarely_collide() -> None:
 
 
 def test_normal_draws_are_normal() -> None:
-    """Moments of 400,000 draws, and the largest difference to the normal law (Kolmogorov and Smirnov)."""
+    """Moments of 400,000 draws, and the largest difference to the normal distribution (Kolmogorov-Smirnov)."""
     z = Noise.of(torch.arange(1), seed=11).normal(0, 400_000, torch.float64)
     n = len(z)
     for power, moment in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
         values = z**power
         assert abs(float(values.mean()) - moment) < 4.5 * float(values.std()) / n**0.5
-    law = torch.special.ndtr(z.sort().values)
-    assert float((law - (torch.arange(n) + 0.5) / n).abs().max()) < 2.0 / n**0.5  # passed by chance once in 1500
+    cdf = torch.special.ndtr(z.sort().values)
+    assert float((cdf - (torch.arange(n) + 0.5) / n).abs().max()) < 2.0 / n**0.5  # passed by chance once in 1500
     neighbors = torch.corrcoef(torch.stack([z[:-1], z[1:]]))[0, 1]
     assert abs(float(neighbors)) < 4.5 / n**0.5
 
@@ -363,11 +363,11 @@ def test_normal_draws_follow_from_seed_sample_and_layer_alone() -> None:
 def test_one_kernel_draws_the_same_numbers() -> None:
     if torch.cuda.is_available():
         pytest.skip("on a GPU the kernel is compiled: see tests/gpu")
-    triton = pytest.importorskip("sttau.engine.noise_triton", reason="needs Triton")
+    triton = pytest.importorskip("sttau.engine.noise.triton", reason="needs Triton")
     noise = Noise.of(torch.tensor([7, 2**40 + 8, -3]), samples=2, seed=2**33 + 5, first_sample=3).for_layer(2)
     for start, steps, size in ((0, 1, 1), (3, 5, 7), (2, 2, 300)):
         drawn = triton.uniform(noise.seed, noise.sample, noise.sequence, 2 << 16, start, steps, size)
         assert torch.equal(drawn, noise.uniform(start, steps, size))
     drawn = triton.uniform(noise.seed, noise.sample[4:5], None, 0, 2, 1, 4 * 100).view(-1, 4)
-    assert torch.equal(drawn, noise._uniform_of_run(4, 100, torch.float32))
+    assert torch.equal(drawn, noise._uniform_of_sample(4, 100, torch.float32))
     assert triton.uniform(noise.seed, noise.sample, noise.sequence, 0, 0, 0, 5).shape == (6, 0, 5)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sttau.engine import Noise, Weights, exact, run
-from sttau.engine.reference import gru_update, transition
+from sttau.engine import Noise, Weights, path_sum, run
+from sttau.engine.path_sum import reference
+from sttau.engine.recurrence.reference import gru_update, transition
 
 FEATURES, HIDDEN = 2, 3
 Start = Literal["zeros", "first", "given"]
@@ -49,11 +50,11 @@ def some_matrices(batch: int, time: int, k: int, dtype: torch.dtype = torch.floa
 
 def chain(x: Tensor, hidden: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
     """π_1 and A_2 … A_T, as a layer makes them."""
-    first = exact.transition_rows(x[:, 0], hidden[:, None], weights)[:, 0]
-    return first, exact.transition_matrices(x[:, 1:], weights)
+    first = path_sum.transition_rows(x[:, 0], hidden[:, None], weights)[:, 0]
+    return first, path_sum.transition_matrices(x[:, 1:], weights)
 
 
-def step_law(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
+def step_distribution(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
     """Law of the next state for one input and one hidden state, by PyTorch's own cell: (k,)."""
     w = weights
     u = torch.gru_cell(x[None], h[None], w.input, w.recurrent, w.input_bias, w.recurrent_bias)[0]
@@ -61,19 +62,19 @@ def step_law(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
     return scores / scores.sum()
 
 
-def laws_by_enumeration(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
+def distributions_by_enumeration(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
     """Sum the probability of every path of one sequence (time, features): (time, k)."""
     time, k = len(x), len(weights.states)
-    laws = torch.zeros(time, k, dtype=torch.float64)
-    first = step_law(x[0], h, weights)
-    later = [[step_law(x[t], weights.states[i], weights) for i in range(k)] for t in range(1, time)]
+    distributions = torch.zeros(time, k, dtype=torch.float64)
+    first = step_distribution(x[0], h, weights)
+    later = [[step_distribution(x[t], weights.states[i], weights) for i in range(k)] for t in range(1, time)]
     for path in product(range(k), repeat=time):
         chance = first[path[0]]
         for t in range(1, time):
             chance = chance * later[t - 1][path[t - 1]][path[t]]
         for t in range(time):
-            laws[t, path[t]] += chance
-    return laws
+            distributions[t, path[t]] += chance
+    return distributions
 
 
 def running_products(matrices: Tensor, reverse: bool) -> Tensor:
@@ -92,18 +93,18 @@ def learnable(*tensors: Tensor | None) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_row_i_of_a_matrix_is_the_law_of_the_next_state_from_state_i(bias: bool) -> None:
+def test_row_i_of_a_matrix_is_the_distribution_of_the_next_state_from_state_i(bias: bool) -> None:
     weights, x = some_weights(4, bias=bias), some_inputs(2, 3)
-    matrices = exact.transition_matrices(x, weights)
+    matrices = path_sum.transition_matrices(x, weights)
     assert matrices.shape == (2, 3, 4, 4)
     for b, t, i in product(range(2), range(3), range(4)):
-        torch.testing.assert_close(matrices[b, t, i], step_law(x[b, t], weights.states[i], weights))
+        torch.testing.assert_close(matrices[b, t, i], step_distribution(x[b, t], weights.states[i], weights))
 
 
 def test_a_matrix_does_not_depend_on_tau() -> None:
     weights, x = some_weights(3), some_inputs(1, 1)
     hot = weights._replace(temperature=torch.tensor(50.0))
-    assert torch.equal(exact.transition_matrices(x, weights), exact.transition_matrices(x, hot))
+    assert torch.equal(path_sum.transition_matrices(x, weights), path_sum.transition_matrices(x, hot))
 
 
 @pytest.mark.parametrize("numbers", [1, 3 * 9 * 4, 10**9], ids=["one row", "four rows", "no chunks"])
@@ -115,13 +116,13 @@ def test_matrices_made_in_chunks_equal_matrices_made_at_once(
     x = torch.randn(*shape, FEATURES, dtype=torch.float64)
     weight = torch.randn(*shape, 3, 3, dtype=torch.float64)
     made, slopes = [], []
-    for chunk in (exact._CHUNK_NUMBERS, numbers):
-        monkeypatch.setattr(exact, "_CHUNK_NUMBERS", chunk)
+    for chunk in (reference._CHUNK_VALUES, numbers):
+        monkeypatch.setattr(reference, "_CHUNK_VALUES", chunk)
         wanted = [tensor.requires_grad_() for tensor in (*weights[:5], x) if tensor is not None]
-        matrices = exact.transition_matrices(x, weights)
+        matrices = path_sum.transition_matrices(x, weights)
         assert matrices.shape == (*shape, 3, 3)
         with torch.no_grad():
-            torch.testing.assert_close(exact.transition_matrices(x, weights), matrices, rtol=1e-14, atol=1e-14)
+            torch.testing.assert_close(path_sum.transition_matrices(x, weights), matrices, rtol=1e-14, atol=1e-14)
         made.append(matrices)
         slopes.append(torch.autograd.grad((matrices * weight).sum(), wanted))
     torch.testing.assert_close(made[0], made[1], rtol=1e-14, atol=1e-14)
@@ -137,9 +138,9 @@ def test_chunks_bound_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         held.append(x[..., 0, 0].numel() * recurrent.numel())
         return update(x, recurrent, hidden)
 
-    monkeypatch.setattr(exact, "gru_update", watched)
-    monkeypatch.setattr(exact, "_CHUNK_NUMBERS", 100)
-    exact.transition_matrices(some_inputs(5, 4), some_weights(3))
+    monkeypatch.setattr(reference, "gru_update", watched)
+    monkeypatch.setattr(reference, "_CHUNK_VALUES", 100)
+    path_sum.transition_matrices(some_inputs(5, 4), some_weights(3))
     assert len(held) == 7  # 20 rows of 27 numbers, three rows at a time
     assert max(held) <= 100
 
@@ -151,7 +152,7 @@ def test_chunks_bound_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_the_scan_equals_a_plain_loop(time: int, reverse: bool) -> None:
     matrices = some_matrices(2, time, 3)
-    scanned = exact.cumulative_products(matrices, reverse=reverse)
+    scanned = path_sum.cumulative_products(matrices, reverse=reverse)
     looped = torch.stack([running_products(row, reverse) for row in matrices])
     torch.testing.assert_close(scanned, looped, rtol=1e-12, atol=1e-14)
 
@@ -159,7 +160,7 @@ def test_the_scan_equals_a_plain_loop(time: int, reverse: bool) -> None:
 @given(st.integers(1, 40), st.integers(2, 4))
 def test_both_scans_meet_at_the_product_of_all(time: int, k: int) -> None:
     matrices = some_matrices(1, time, k)
-    forward, backward = (exact.cumulative_products(matrices, reverse=reverse) for reverse in (False, True))
+    forward, backward = (path_sum.cumulative_products(matrices, reverse=reverse) for reverse in (False, True))
     torch.testing.assert_close(forward[:, -1], backward[:, 0], rtol=1e-12, atol=1e-14)
     if time > 1:
         torch.testing.assert_close(forward[:, 0] @ backward[:, 1], forward[:, -1], rtol=1e-12, atol=1e-14)
@@ -171,7 +172,7 @@ def test_products_of_permutations_are_exact(reverse: bool) -> None:
     orders = [torch.randperm(4) for _ in range(50)]
     matrices = torch.stack([torch.eye(4, dtype=torch.float64)[order] for order in orders])
     assert torch.equal(
-        exact.cumulative_products(matrices[None], reverse=reverse)[0], running_products(matrices, reverse)
+        path_sum.cumulative_products(matrices[None], reverse=reverse)[0], running_products(matrices, reverse)
     )
 
 
@@ -182,11 +183,11 @@ def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alon
     weights, tokens = some_weights(3), torch.tensor([[4, 1, 4], [1, 1, 0]])
     embedding, asked = learnable(torch.randn(6, FEATURES, dtype=torch.float64))[0], []
 
-    def law(ids: Tensor) -> Tensor:
+    def matrices(ids: Tensor) -> Tensor:
         asked.append(len(ids))
-        return exact.transition_matrices(embedding[ids], weights)
+        return path_sum.transition_matrices(embedding[ids], weights)
 
-    one_by_one, table = exact.transition_matrices(embedding[tokens], weights), exact.tabulate(law, tokens, 6)
+    one_by_one, table = path_sum.transition_matrices(embedding[tokens], weights), path_sum.tabulate(matrices, tokens, 6)
     assert asked == [3]  # the tokens that occur
     torch.testing.assert_close(table, one_by_one, rtol=1e-12, atol=1e-14)
     weight = torch.randn_like(table)
@@ -194,37 +195,37 @@ def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alon
     torch.testing.assert_close(here, there, rtol=1e-12, atol=1e-14)
 
 
-# -- the law of the state ------------------------------------------------------------------------------------
+# -- the distribution of the state ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("k", "time"), [(2, 1), (2, 2), (2, 6), (3, 5)])
 @pytest.mark.parametrize("start", ["zeros", "first", "given"])
 @pytest.mark.parametrize("serial", [True, False], ids=["loop", "scan"])
-def test_the_law_of_the_state_equals_the_sum_over_all_paths(
+def test_the_distribution_of_the_state_equals_the_sum_over_all_paths(
     k: int, time: int, start: Start, serial: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not serial:
-        monkeypatch.setattr(exact, "_SERIAL", 0)
+        monkeypatch.setattr(reference, "_SERIAL", 0)
     weights, x = some_weights(k), some_inputs(2, time)
     hidden = some_start(start, weights, 2)
-    laws = exact.state_distribution(*chain(x, hidden, weights))
-    expected = torch.stack([laws_by_enumeration(x[b], hidden[b], weights) for b in range(2)])
-    torch.testing.assert_close(laws, expected, rtol=1e-12, atol=1e-14)
+    distributions = path_sum.state_distribution(*chain(x, hidden, weights))
+    expected = torch.stack([distributions_by_enumeration(x[b], hidden[b], weights) for b in range(2)])
+    torch.testing.assert_close(distributions, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("tau", [0.2, 3.0])
-def test_hard_samples_have_the_exact_law_whatever_tau_is(tau: float) -> None:
+def test_hard_samples_have_the_exact_distribution_whatever_tau_is(tau: float) -> None:
     weights, x = some_weights(3), some_inputs(1, 4)
     hidden, samples = some_start("given", weights, 1), 20_000
-    laws = exact.state_distribution(*chain(x, hidden, weights))[0]
+    distributions = path_sum.state_distribution(*chain(x, hidden, weights))[0]
     weights = weights._replace(temperature=torch.tensor(tau))
     noise = Noise.of(torch.tensor([3]), samples, seed=1)
     sampled = run("gru", x, weights, hidden.expand(samples, -1), None, noise=noise, mode="hard")
-    error = (laws * (1 - laws) / samples).sqrt()
-    assert ((sampled.transitions.mean(0) - laws).abs() < 4 * error).all()
+    error = (distributions * (1 - distributions) / samples).sqrt()
+    assert ((sampled.transitions.mean(0) - distributions).abs() < 4 * error).all()
 
 
-def test_soft_samples_do_not_have_the_exact_law() -> None:
+def test_soft_samples_do_not_have_the_exact_distribution() -> None:
     """The relaxation is another model (mathematics, §5): for k = 2, τ = 1, p = 0.9 its mean α is 0.816."""
     logits, tau = torch.tensor([[math.log(9), 0.0]], dtype=torch.float64), torch.tensor(1.0)
     gumbel = Noise.of(torch.arange(40_000)).gumbel(0, 1, 2, torch.float64)[:, 0]
@@ -234,14 +235,16 @@ def test_soft_samples_do_not_have_the_exact_law() -> None:
 
 
 @pytest.mark.parametrize("time", [10, 200], ids=["loop", "scan"])
-def test_beyond_its_length_a_sequence_keeps_its_last_law(time: int) -> None:
+def test_beyond_its_length_a_sequence_keeps_its_last_distribution(time: int) -> None:
     weights, x, lengths = some_weights(3), some_inputs(4, time), torch.tensor([time, 1, 2, time // 2])
     hidden = some_start("given", weights, 4)
-    laws = exact.state_distribution(*chain(x, hidden, weights), lengths)
+    distributions = path_sum.state_distribution(*chain(x, hidden, weights), lengths)
     for b, length in enumerate(lengths.tolist()):
-        alone = exact.state_distribution(*chain(x[b : b + 1, :length], hidden[b : b + 1], weights))[0]
-        torch.testing.assert_close(laws[b, :length], alone, rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(laws[b, length:], alone[-1].expand(time - length, -1), rtol=1e-12, atol=1e-14)
+        alone = path_sum.state_distribution(*chain(x[b : b + 1, :length], hidden[b : b + 1], weights))[0]
+        torch.testing.assert_close(distributions[b, :length], alone, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(
+            distributions[b, length:], alone[-1].expand(time - length, -1), rtol=1e-12, atol=1e-14
+        )
 
 
 def test_rounding_does_not_accumulate_over_ten_thousand_steps() -> None:
@@ -249,8 +252,8 @@ def test_rounding_does_not_accumulate_over_ten_thousand_steps() -> None:
     slow = torch.eye(k, dtype=torch.float64) * 6  # states that last, so that an early error would be remembered
     matrices = (torch.randn(2, time - 1, k, k, dtype=torch.float64) + slow).softmax(-1)
     first = torch.randn(2, k, dtype=torch.float64).softmax(-1)
-    double = exact.state_distribution(first, matrices)
-    single = exact.state_distribution(first.float(), matrices.float())
+    double = path_sum.state_distribution(first, matrices)
+    single = path_sum.state_distribution(first.float(), matrices.float())
     assert single.dtype == torch.float32
     assert (single >= 0).all()
     torch.testing.assert_close(single.sum(-1), torch.ones(2, time), rtol=0, atol=1e-6)
@@ -260,9 +263,9 @@ def test_rounding_does_not_accumulate_over_ten_thousand_steps() -> None:
 @pytest.mark.parametrize("time", [65, 66, 150])
 def test_the_scan_equals_the_loop_at_the_length_where_they_change(time: int, monkeypatch: pytest.MonkeyPatch) -> None:
     first, matrices = some_matrices(2, 1, 3)[:, 0, 0], some_matrices(2, time - 1, 3)
-    default = exact.state_distribution(first, matrices)
-    monkeypatch.setattr(exact, "_SERIAL", 10**6)
-    torch.testing.assert_close(exact.state_distribution(first, matrices), default, rtol=1e-12, atol=1e-14)
+    default = path_sum.state_distribution(first, matrices)
+    monkeypatch.setattr(reference, "_SERIAL", 10**6)
+    torch.testing.assert_close(path_sum.state_distribution(first, matrices), default, rtol=1e-12, atol=1e-14)
 
 
 # -- backward messages ---------------------------------------------------------------------------------------
@@ -273,7 +276,7 @@ def test_the_outcome_given_a_state_equals_the_sum_over_the_paths_that_follow(tim
     k, classes = 3, 2
     matrices, outcome = some_matrices(2, time - 1, k), some_matrices(1, 1, k)[0, 0, :, :classes].clone()
     outcome = outcome / outcome.sum(-1, keepdim=True)
-    messages = exact.outcome_given_state(matrices, outcome)
+    messages = path_sum.outcome_given_state(matrices, outcome)
     assert messages.shape == (2, time, k, classes)
     for b, t, state in product(range(2), range(time), range(k)):
         expected = torch.zeros(classes, dtype=torch.float64)
@@ -285,19 +288,21 @@ def test_the_outcome_given_a_state_equals_the_sum_over_the_paths_that_follow(tim
         torch.testing.assert_close(messages[b, t, state], expected, rtol=1e-12, atol=1e-14)
 
 
-def test_laws_and_messages_give_the_same_outcome_at_every_step() -> None:
+def test_distributions_and_messages_give_the_same_outcome_at_every_step() -> None:
     first, matrices = some_matrices(3, 1, 4)[:, 0, 0], some_matrices(3, 9, 4)
     outcome, lengths = some_matrices(1, 1, 4)[0, 0], torch.tensor([10, 1, 6])
-    laws = exact.state_distribution(first, matrices, lengths)
-    messages = exact.outcome_given_state(matrices, outcome, lengths)
-    at_each_step = torch.einsum("btk,btkc->btc", laws, messages)
-    torch.testing.assert_close(at_each_step, (laws[:, -1:] @ outcome).expand(-1, 10, -1), rtol=1e-12, atol=1e-14)
+    distributions = path_sum.state_distribution(first, matrices, lengths)
+    messages = path_sum.outcome_given_state(matrices, outcome, lengths)
+    at_each_step = torch.einsum("btk,btkc->btc", distributions, messages)
+    torch.testing.assert_close(
+        at_each_step, (distributions[:, -1:] @ outcome).expand(-1, 10, -1), rtol=1e-12, atol=1e-14
+    )
 
 
 def test_messages_of_a_short_sequence_are_those_of_the_sequence_alone() -> None:
     matrices, outcome = some_matrices(2, 9, 3), some_matrices(1, 1, 3)[0, 0]
-    padded = exact.outcome_given_state(matrices, outcome, torch.tensor([10, 4]))
-    alone = exact.outcome_given_state(matrices[1:, :3], outcome)
+    padded = path_sum.outcome_given_state(matrices, outcome, torch.tensor([10, 4]))
+    alone = path_sum.outcome_given_state(matrices[1:, :3], outcome)
     torch.testing.assert_close(padded[1:, :4], alone, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(padded[1, 4:], outcome.expand(6, 3, 3), rtol=1e-12, atol=1e-14)
 
@@ -308,27 +313,27 @@ def test_messages_of_a_short_sequence_are_those_of_the_sequence_alone() -> None:
 @pytest.mark.parametrize("serial", [True, False], ids=["loop", "scan"])
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "lengths"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["at once", "chunks"])
-def test_gradients_of_the_law_are_those_of_finite_differences(
+def test_gradients_of_the_distribution_are_those_of_finite_differences(
     serial: bool, padded: bool, chunked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not serial:
-        monkeypatch.setattr(exact, "_SERIAL", 0)
+        monkeypatch.setattr(reference, "_SERIAL", 0)
     if chunked:
-        monkeypatch.setattr(exact, "_CHUNK_NUMBERS", 1)
+        monkeypatch.setattr(reference, "_CHUNK_VALUES", 1)
     weights, lengths = some_weights(3), torch.tensor([4, 2]) if padded else None
 
-    def laws(w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h: Tensor, S: Tensor, x: Tensor, h: Tensor) -> Tensor:
+    def distributions(w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h: Tensor, S: Tensor, x: Tensor, h: Tensor) -> Tensor:
         first, matrices = chain(x, h, Weights(w_x, w_h, b_x, b_h, S, weights.temperature))
-        return exact.state_distribution(first, matrices, lengths)
+        return path_sum.state_distribution(first, matrices, lengths)
 
     tensors = learnable(*weights[:5], some_inputs(2, 4), some_start("given", weights, 2))
-    assert torch.autograd.gradcheck(laws, tensors, fast_mode=chunked)
+    assert torch.autograd.gradcheck(distributions, tensors, fast_mode=chunked)
 
 
 def test_padding_gets_no_gradient() -> None:
     first, matrices = learnable(some_matrices(2, 1, 3)[:, 0, 0], some_matrices(2, 6, 3))
-    laws = exact.state_distribution(first, matrices, torch.tensor([7, 3]))
-    slope = torch.autograd.grad((laws * torch.randn(2, 7, 3, dtype=torch.float64)).sum(), matrices)[0]
+    distributions = path_sum.state_distribution(first, matrices, torch.tensor([7, 3]))
+    slope = torch.autograd.grad((distributions * torch.randn(2, 7, 3, dtype=torch.float64)).sum(), matrices)[0]
     assert slope.flatten(2).any(-1).tolist() == [[True] * 6, [True] * 2 + [False] * 4]
 
 
@@ -336,7 +341,7 @@ def test_gradients_of_the_messages_are_those_of_finite_differences() -> None:
     lengths = torch.tensor([5, 3])
 
     def messages(scores: Tensor, outcome: Tensor) -> Tensor:
-        return exact.outcome_given_state(scores.softmax(-1), outcome.softmax(-1), lengths)
+        return path_sum.outcome_given_state(scores.softmax(-1), outcome.softmax(-1), lengths)
 
     tensors = learnable(some_matrices(2, 4, 3), some_matrices(1, 1, 3)[0, 0])
     assert torch.autograd.gradcheck(messages, tensors)

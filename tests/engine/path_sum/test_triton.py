@@ -1,4 +1,4 @@
-"""The exact engine's Triton kernels, here run by Triton's interpreter, give the reference's values and gradients."""
+"""The path sum's Triton kernels, here run by Triton's interpreter, give the reference's values and gradients."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from sttau.engine import Weights, exact
+from sttau.engine import Engine, Weights, backend, path_sum
+from sttau.engine.path_sum import reference
 
-kernels = pytest.importorskip("sttau.engine.exact_triton", reason="needs Triton")
+triton_rows = pytest.importorskip("sttau.engine.path_sum.triton_rows", reason="needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")
 
 
-def disagreement(law: Callable[..., Tensor], given: Sequence[Tensor]) -> float:
+def disagreement(function: Callable[..., Tensor], given: Sequence[Tensor]) -> float:
     """Largest error of the value and of each gradient, relative to the largest number in it; the oracle is float64."""
     results = []
     for engine, dtype in (("triton", torch.float32), ("reference", torch.float64)):
         tensors = [tensor.to(dtype).requires_grad_() for tensor in given]
-        value = law(*tensors, engine=engine)
+        value = function(*tensors, engine=engine)
         weight = torch.randn(value.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
         results.append([value, *torch.autograd.grad((value * weight).sum(), tensors)])
     errors = [(a - b).abs().max() / b.abs().max().clamp_min(1e-6) for a, b in zip(*results, strict=True)]
@@ -31,13 +32,13 @@ def transitions(count: int, k: int, d: int, features: int, *, bias: bool = True,
     shapes = [(count, features), (3 * d, features), (3 * d, d), (k, d), (1, d), (3 * d,), (3 * d,)]
     given = [torch.randn(shape, dtype=torch.float64) / shape[-1] ** 0.25 for shape in shapes]
 
-    def law(x: Tensor, w_x: Tensor, w_h: Tensor, S: Tensor, *others: Tensor, engine: exact.Engine) -> Tensor:
+    def rows(x: Tensor, w_x: Tensor, w_h: Tensor, S: Tensor, *others: Tensor, engine: Engine) -> Tensor:
         b_x, b_h = others[-2:] if bias else (None, None)
-        return exact.transition_rows(
+        return path_sum.transition_rows(
             x, others[0] if own else S, Weights(w_x, w_h, b_x, b_h, S, torch.tensor(1.0)), engine=engine
         )
 
-    return disagreement(law, given[:4] + (given[4:5] if own else []) + (given[5:] if bias else []))
+    return disagreement(rows, given[:4] + (given[4:5] if own else []) + (given[5:] if bias else []))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_transition_matrices_and_gradients_are_those_of_the_reference(
 def test_working_through_the_inputs_in_pieces_changes_nothing(
     own: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "_PIECE_NUMBERS", 1)
+    monkeypatch.setattr(triton_rows, "_PIECE_VALUES", 1)
     assert transitions(35, 3, 5, 2, own=own, bias=bias) < 1e-5
 
 
@@ -63,17 +64,17 @@ def test_working_through_the_inputs_in_pieces_changes_nothing(
     ("batch", "time", "k", "lengths"),  # a block is 16 steps
     [(2, 2, 2, None), (1, 17, 17, None), (2, 35, 3, None), (4, 40, 10, [40, 1, 17, 18]), (2, 34, 5, [1, 2])],
 )
-def test_the_law_of_the_state_and_gradients_are_those_of_the_reference(
+def test_the_distribution_of_the_state_and_gradients_are_those_of_the_reference(
     batch: int, time: int, k: int, lengths: list[int] | None
 ) -> None:
     valid = None if lengths is None else torch.tensor(lengths)
     matrices = (3 * torch.randn(batch, time - 1, k, k)).softmax(-1)
 
-    def law(first: Tensor, matrices: Tensor, *, engine: exact.Engine) -> Tensor:
-        return exact.state_distribution(first, matrices, valid, engine=engine)
+    def distribution(first: Tensor, matrices: Tensor, *, engine: Engine) -> Tensor:
+        return path_sum.state_distribution(first, matrices, valid, engine=engine)
 
-    assert time <= exact._SERIAL  # where the reference, too, normalizes laws: gradients for A are then the same
-    assert disagreement(law, [torch.randn(batch, k).softmax(-1), matrices]) < 1e-5
+    assert time <= reference._SERIAL  # there the reference normalizes too: gradients of A are the same
+    assert disagreement(distribution, [torch.randn(batch, k).softmax(-1), matrices]) < 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:overflow")  # NumPy's, in the interpreter: e^x = ∞ is the gate that is shut
@@ -81,8 +82,8 @@ def test_scores_of_ten_thousand_give_no_nan() -> None:
     given = [torch.randn(shape) * 1e3 for shape in ((9, 2), (9, 3), (9,), (9,), (4, 3))]
     w_x, w_h, b_x, b_h, S = given = [tensor.requires_grad_() for tensor in given]
     weights = Weights(w_x, w_h, b_x, b_h, S, torch.tensor(1.0))
-    law = exact.transition_matrices(torch.randn(20, 2), weights, engine="triton")
-    assert all(tensor.isfinite().all() for tensor in (law, *torch.autograd.grad(law.square().sum(), given)))
+    matrices = path_sum.transition_matrices(torch.randn(20, 2), weights, engine="triton")
+    assert all(tensor.isfinite().all() for tensor in (matrices, *torch.autograd.grad(matrices.square().sum(), given)))
 
 
 @pytest.mark.parametrize("name", ["transition_rows", "state_distribution"])
@@ -97,15 +98,15 @@ def test_the_operators_keep_the_contract_of_torch_library(name: str) -> None:
 
 def test_on_a_cpu_pytorch_does_the_work_and_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     first, matrices = torch.full((1, 33), 1 / 33), torch.full((1, 3, 33, 33), 1 / 33)
-    default = exact.state_distribution(first, matrices)
-    assert torch.equal(default, exact.state_distribution(first, matrices, engine="reference"))
+    default = path_sum.state_distribution(first, matrices)
+    assert torch.equal(default, path_sum.state_distribution(first, matrices, engine="reference"))
     with pytest.raises(ValueError, match="engine must be one of 'reference', 'triton', got 'cpu'"):
-        exact.state_distribution(first, matrices, engine="cpu")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at most 32 states, not 33"):
-        exact.state_distribution(first, matrices, engine="triton")
+        path_sum.state_distribution(first, matrices, engine="cpu")
+    with pytest.raises(ValueError, match="up to 32 states, not 33"):
+        path_sum.state_distribution(first, matrices, engine="triton")
     first, matrices = torch.full((1, 2), 0.5), torch.full((1, 3, 2, 2), 0.5)
     with pytest.raises(ValueError, match="float32, not float64"):
-        exact.state_distribution(first.double(), matrices.double(), engine="triton")
-    monkeypatch.setattr(exact, "interpreted", lambda: False)
+        path_sum.state_distribution(first.double(), matrices.double(), engine="triton")
+    monkeypatch.setattr(backend, "interpreted", lambda: False)
     with pytest.raises(ValueError, match="needs a CUDA device, not 'cpu'"):
-        exact.state_distribution(first, matrices, engine="triton")
+        path_sum.state_distribution(first, matrices, engine="triton")

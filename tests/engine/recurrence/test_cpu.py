@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import torch
-from numba import njit
 from torch import Tensor
 
 import sttau
-from sttau.engine import Cell, Mode, Noise, Weights, cpu, cpu_math, reference, using
-from sttau.engine.factored import Gradients, Needs, Problem, Results
+from sttau.engine import Cell, Mode, Noise, Weights, using
+from sttau.engine.recurrence import cpu, reference
+from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results
 from tests.engine.agreement import Case as AgreedCase
 from tests.engine.agreement import disagreement, small_cases
 
@@ -277,7 +276,7 @@ def test_noise_is_that_of_noise_py(states: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["features", "tokens"])
 def test_results_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch, tokens: bool) -> None:
-    monkeypatch.setattr(cpu, "_SMALL", 0)
+    monkeypatch.setattr("sttau.engine.simd.threads._SMALL", 0)
     problem, _, _ = as_problem(some_case(batch=37, features=12, tokens=tokens, dtype=torch.float32, samples=2))
     found = []
     for threads in (1, 2, 5):
@@ -348,49 +347,6 @@ def test_nan_in_the_input_is_not_hidden_and_in_the_padding_has_no_effect() -> No
     assert cpu.forward(problem, keep=False).alpha[2:, 1].isnan().all()
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high", "absolute", "relative"),
-    [
-        ("exp", -86, 87, 0, 2e-7),
-        ("log", 1e-30, 1, 0, 2e-7),
-        ("sigmoid", -90, 90, 2e-7, 0),
-        ("tanh", -12, 12, 2e-7, 2e-6),
-    ],
-)
-def test_elementary_functions_are_accurate(
-    name: str, low: float, high: float, absolute: float, relative: float
-) -> None:
-    function, lanes = getattr(cpu_math, name), cpu_math.lanes_of(4)
-    load, store = cpu_math.load, cpu_math.store
-
-    @njit  # type: ignore[untyped-decorator]
-    def apply(x: Any, out: Any) -> None:
-        for i in range(0, x.size, lanes):
-            store(out, i, function(load(x, i)))
-
-    x = np.linspace(low, high, 1 << 12).astype(np.float32)
-    out = np.empty_like(x)
-    apply(x, out)
-    exact = getattr(torch, name)(torch.from_numpy(x).double()).numpy()
-    assert np.all(np.abs(out - exact) <= absolute + relative * np.abs(exact))
-
-
-def test_gates_saturate_and_keep_nan() -> None:
-    functions, lanes = (cpu_math.sigmoid, cpu_math.tanh), cpu_math.lanes_of(4)
-    sigmoid, tanh, load, store = *functions, cpu_math.load, cpu_math.store
-
-    @njit  # type: ignore[untyped-decorator]
-    def apply(x: Any, out: Any) -> None:
-        store(out, 0, sigmoid(load(x, 0)))
-        store(out, lanes, tanh(load(x, 0)))
-
-    x, out = np.zeros(lanes, dtype=np.float32), np.zeros(2 * lanes, dtype=np.float32)
-    x[:4] = np.inf, -np.inf, 1e30, np.nan
-    apply(x, out)
-    np.testing.assert_allclose(out[:4], [1, 0, 1, np.nan], atol=1e-30)
-    np.testing.assert_array_equal(out[lanes : lanes + 4], [1, -1, 1, np.nan])
-
-
 @pytest.mark.parametrize("agreed", small_cases(), ids=str)
 def test_through_the_public_way_values_and_gradients_are_those_of_the_reference(agreed: AgreedCase) -> None:
     assert max(disagreement(agreed, "cpu").values()) < 1e-4
@@ -405,9 +361,3 @@ def test_bfloat16_is_only_storage() -> None:
         true, _ = layer(x, noise=noise)
     assert ours.dtype == torch.bfloat16
     torch.testing.assert_close(ours, true, rtol=0.02, atol=0.02)
-
-
-def test_kernels_of_one_kind_have_names_of_their_own() -> None:
-    """Compiled code is kept on disk and calls by name; functions of one name were mixed up between processes."""
-    names = {product.py_func.__qualname__ for product in (cpu_math.product1, cpu_math.product3, cpu_math.product4)}
-    assert len(names) == 3

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sttau.engine import Cell, Mode, Noise, Run, Weights, reference
-from sttau.engine.reference import run, transition
+from sttau.engine import Cell, Mode, Noise, Run, Weights
+from sttau.engine.recurrence import reference
+from sttau.engine.recurrence.reference import run, transition
 
 FEATURES, HIDDEN, STATES = 2, 3, 4
 CELL = pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -421,7 +422,7 @@ def test_noise_made_in_blocks_equals_noise_made_at_once(
 
     at_once = run(cell, x, weights, h, c, noise=some_noise(), reverse=reverse)
     monkeypatch.setattr(Noise, "gumbel", counted)
-    monkeypatch.setattr(reference, "_NOISE_NUMBERS", numbers)
+    monkeypatch.setattr(reference, "_NOISE_VALUES", numbers)
     in_blocks = run(cell, x, weights, h, c, noise=some_noise(), reverse=reverse)
     assert made == ([1] * 5 if numbers == 1 else [2, 2, 1])
     assert_runs_equal(in_blocks, at_once, tolerance=0)

@@ -8,7 +8,7 @@ import torch
 from sttau.engine import Noise, Weights, run
 from tests.engine.agreement import Case, disagreement, small_cases
 
-triton_engine = pytest.importorskip("sttau.engine.triton", reason="needs Triton")
+triton_engine = pytest.importorskip("sttau.engine.recurrence.triton", reason="needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")
 
 
@@ -28,7 +28,7 @@ def test_values_and_gradients_are_those_of_the_reference(case: Case) -> None:
     ids=str,
 )
 def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_engine, "_PIECE_NUMBERS", 1)
+    monkeypatch.setattr(triton_engine, "_PIECE_VALUES", 1)
     assert max(disagreement(case, "triton").values()) < 1e-4
 
 
@@ -49,7 +49,7 @@ def test_many_rows_step_by_step_are_those_of_the_reference(
     case: Case, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triton_engine, "_MANY_ROWS", 1)
-    monkeypatch.setattr(triton_engine, "_PIECE_NUMBERS", pieces)
+    monkeypatch.setattr(triton_engine, "_PIECE_VALUES", pieces)
     assert max(disagreement(case, "triton").values()) < 1e-4
 
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sttau.engine import masked, stacked
+from sttau.engine import stacked
+from sttau.engine.masked import MaskedWeights, reference
 
-SHAPES = {"a step at a time": (4, 5), "all steps": (37, 17)}  # rows and units
+SHAPES = {"step by step": (4, 5), "all steps": (37, 17)}  # rows and units
 
 
 def _networks(
@@ -65,9 +66,7 @@ def test_masks_are_those_of_variational_dropout(dtype: torch.dtype, shape: tuple
     zeros = torch.zeros(shape, dtype=dtype)
     expected = torch.stack(
         [
-            masked.reference(part.transpose(0, 1), masked.MaskedWeights(w[0], w[1], w[2] + w[3]), mask, zeros, zeros)[
-                0
-            ][-1]
+            reference.run(part.transpose(0, 1), MaskedWeights(w[0], w[1], w[2] + w[3]), mask, zeros, zeros)[0][-1]
             for (part, w, _), mask in zip(parts, masks, strict=True)
         ]
     )
@@ -87,7 +86,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
 
 
 def test_where_weights_do_not_fit_it_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    triton_kernels = pytest.importorskip("sttau.engine.stacked_triton")
+    triton_kernels = pytest.importorskip("sttau.engine.stacked.triton")
     layers, x = _networks(2, torch.float32, 37, 17, 3)
     expected = torch.stack([layer(part)[0][:, -1] for layer, part in zip(layers, x, strict=True)])
     rounded = stacked.run(_parts(layers, x))

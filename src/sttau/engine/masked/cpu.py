@@ -1,8 +1,8 @@
-"""The LSTM of ``masked.py`` on a CPU, compiled by Numba: some rows at a time, all their steps one after another.
+"""The masked LSTM on a CPU, compiled by Numba: some rows at a time, all their steps one after another.
 
-W_h lies in blocks of four Vectors of columns, the last filled up with zeros; a block times the rows' state is a product
-whose sums stay in registers, and the gates follow while they are in the cache. Threads share rows; a row's numbers do
-not depend on the rows beside it.
+W_h is stored in blocks of four Vectors of columns, the last padded with zeros; a block times the rows' state is a
+product whose sums stay in registers, and the gates follow while they are in the cache. Threads share the rows; a row's
+values do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sttau.engine.cpu import _array, _empty, _filled, _integers, _panels, _ranges, _run
-from sttau.engine.cpu_kernels import _kernel
-from sttau.engine.cpu_math import (
+from sttau.engine.simd import (
     BYTES,
     Array,
     fma,
+    kernel,
     lanes_of,
     load,
     load_some,
@@ -27,11 +26,13 @@ from sttau.engine.cpu_math import (
     tanh,
     zeros,
 )
+from sttau.engine.simd.arrays import as_array, as_integers, empty, filled, to_panels
+from sttau.engine.simd.threads import ranges, run_all
 
-_ROWS = 24  # that one thread carries through time together
+_ROWS = 24  # rows that one thread processes together
 
 
-@_kernel
+@kernel
 def forward_rows(
     gates: Array, weights: Array, mask: Array, output: Array, cells: Array, dropped: Array, work: Array, nothing: Array,
     time: int, rows: int, d: int, low: int, high: int
@@ -65,7 +66,7 @@ def forward_rows(
                 store_some(dropped, after + own, h * load_some(mask, own, count), count)
 
 
-@_kernel
+@kernel
 def backward_rows(
     gates: Array, cells: Array, weights: Array, mask: Array, lengths: Array, grad_output: Array, carried: Array,
     delta: Array, work: Array, nothing: Array, time: int, rows: int, d: int, low: int, high: int
@@ -88,7 +89,7 @@ def backward_rows(
                 for place in range(b * size, min(d, (b + 1) * size), lanes):
                     count, own = min(lanes, d - place), r * d + place
                     q = (t * rows + r) * 4 * d + place
-                    if not valid:  # c is handed on as it is
+                    if not valid:  # c is passed on unchanged
                         for gate in range(4):
                             store_some(delta, q + gate * d, zeros(gates), count)
                         continue
@@ -107,19 +108,19 @@ def backward_rows(
 
 
 def forward(gates: Tensor, recurrent: Tensor, mask: Tensor, output: Tensor, cells: Tensor, dropped: Tensor) -> None:
-    """As :meth:`sttau.engine.masked.Stepwise.forward`."""
+    """As :func:`sttau.engine.masked.stepwise.forward`."""
     (time, rows, _), d = gates.shape, mask.shape[1]
     buffers = [_flat(tensor) for tensor in (gates, mask, output, cells, dropped)]
-    weight = _array(recurrent)
+    weight = as_array(recurrent)
     lanes = lanes_of(weight.itemsize)
-    weights = _panels(weight.reshape(4, d, d).transpose(2, 0, 1), lanes)
-    nothing = _filled(weight, 0, 4 * lanes)
+    weights = to_panels(weight.reshape(4, d, d).transpose(2, 0, 1), lanes)
+    nothing = filled(weight, 0, 4 * lanes)
 
     def carry(some: tuple[int, int]) -> None:
-        work = _empty(weight, (some[1] - some[0]) * 4 * lanes)
+        work = empty(weight, (some[1] - some[0]) * 4 * lanes)
         forward_rows(buffers[0], weights, *buffers[1:], work, nothing, time, rows, d, *some)
 
-    _run(carry, _shares(rows), time * rows * d)
+    run_all(carry, _shares(rows), time * rows * d)
 
 
 def backward(
@@ -132,36 +133,36 @@ def backward(
     carried: Tensor,
     delta: Tensor,
 ) -> None:
-    """As :meth:`sttau.engine.masked.Stepwise.backward`."""
+    """As :func:`sttau.engine.masked.stepwise.backward`."""
     (time, rows, _), d = gates.shape, mask.shape[1]
-    weight = _array(recurrent)
+    weight = as_array(recurrent)
     lanes = lanes_of(weight.itemsize)
     size = 4 * lanes
     blocks = -(-d // size)
-    padded = _filled(weight, 0, 4 * d, blocks * size)
+    padded = filled(weight, 0, 4 * d, blocks * size)
     padded[:, :d] = weight
-    weights = _empty(weight, blocks, 4 * d, size)
+    weights = empty(weight, blocks, 4 * d, size)
     weights[:] = padded.reshape(4 * d, blocks, size).transpose(1, 0, 2)
-    ends = _integers(lengths)
-    coming = _empty(weight, 0) if grad_output is None else _flat(grad_output)
-    nothing = _filled(weight, 0, size)
+    ends = as_integers(lengths)
+    coming = empty(weight, 0) if grad_output is None else _flat(grad_output)
+    nothing = filled(weight, 0, size)
 
     def carry(some: tuple[int, int]) -> None:
-        work = _empty(weight, (some[1] - some[0]) * size)
+        work = empty(weight, (some[1] - some[0]) * size)
         backward_rows(
             _flat(gates), _flat(cells), weights.reshape(-1), _flat(mask), ends, coming, _flat(carried), _flat(delta),
             work, nothing, time, rows, d, *some,
         )  # fmt: skip
 
-    _run(carry, _shares(rows), time * rows * d)
+    run_all(carry, _shares(rows), time * rows * d)
 
 
 def _shares(rows: int) -> list[tuple[int, int]]:
     threads = torch.get_num_threads()
-    return _ranges(rows, min(_ROWS, -(-rows // threads)))
+    return ranges(rows, min(_ROWS, -(-rows // threads)))
 
 
 def _flat(tensor: Tensor) -> Array:
-    """The tensor's own memory: what is written there is written to it."""
+    """The tensor's own memory: writing to the array writes to the tensor."""
     flat: Array = tensor.detach().view(-1).numpy()
     return flat

@@ -1,6 +1,6 @@
-"""The LSTM of ``masked.py`` in Triton: a program owns sixteen rows and walks through all their steps.
+"""The masked LSTM in Triton: a program owns sixteen rows and goes through all their steps.
 
-W_h is read from cache at every step, in blocks, and multiplied in three parts of TF32, which is as exact as float32.
+W_h is read from cache at every step, in blocks, and multiplied in three parts of TF32, which is as accurate as float32.
 What one step writes and the next reads (m ⊙ h forward, gradients of the gates backward) goes through memory, behind a
 barrier, so that every thread of a program sees it.
 """
@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ROWS = 16  # of a program; what a tensor core takes at least
+_ROWS = 16  # rows per program: the fewest that a tensor core takes
 
-_ANY_NUMBER = ["time", "rows"]
+_ANY_INTEGER = ["time", "rows"]
 _ANY_ADDRESS = ["mask", "lengths", "grad_output"]
 
 
@@ -25,7 +25,7 @@ def _tanh(x):
     return 2 * tl.sigmoid(2 * x) - 1
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
+@triton.jit(do_not_specialize=_ANY_INTEGER, do_not_specialize_on_alignment=_ANY_ADDRESS)
 def forward_kernel(
     gates, recurrent, mask, output, cells, dropped, time, rows,
     d: tl.constexpr, D: tl.constexpr, R: tl.constexpr, K: tl.constexpr,
@@ -70,7 +70,7 @@ def forward_kernel(
         tl.debug_barrier()
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER, do_not_specialize_on_alignment=_ANY_ADDRESS)
+@triton.jit(do_not_specialize=_ANY_INTEGER, do_not_specialize_on_alignment=_ANY_ADDRESS)
 def backward_kernel(
     gates, cells, recurrent, mask, lengths, grad_output, carried, delta, time, rows,
     d: tl.constexpr, D: tl.constexpr, R: tl.constexpr, K: tl.constexpr,
@@ -106,7 +106,7 @@ def backward_kernel(
         o = tl.load(at + 3 * d, mask=on, other=0.0)
         before = tl.load(cells + place * d + unit[None, :], mask=on, other=0.0)
         tanh = _tanh(tl.load(cells + (place + rows) * d + unit[None, :], mask=on, other=0.0))
-        if lengths is not None:  # beyond a row's length c is handed on as it is
+        if lengths is not None:  # beyond a row's length c is passed on unchanged
             valid = t < length
             dh = tl.where(valid, dh, 0.0)
             inner = tl.where(valid, dc + dh * o * (1 - tanh * tanh), 0.0)
@@ -124,9 +124,9 @@ def backward_kernel(
 
 
 def plan(size: int, matrices: int) -> dict[str, Any]:
-    """Compile-time values for a layer of ``size`` units, of which so many blocks of W_h are read at a time."""
+    """Compile-time values for a layer of ``size`` units that reads this many blocks of W_h at a time."""
     block = max(16, triton.next_power_of_2(size))
-    room = 200_000 // (4 * matrices * block)  # of shared memory, in units that are multiplied at a time
+    room = 200_000 // (4 * matrices * block)  # shared memory, in units that are multiplied at a time
     depth = 32 if room >= 64 else 16
     return {
         "d": size,
@@ -139,7 +139,7 @@ def plan(size: int, matrices: int) -> dict[str, Any]:
 
 
 def forward(gates: Tensor, recurrent: Tensor, mask: Tensor, output: Tensor, cells: Tensor, dropped: Tensor) -> None:
-    """As :meth:`sttau.engine.masked.Stepwise.forward`."""
+    """As :func:`sttau.engine.masked.stepwise.forward`."""
     time, rows, _ = gates.shape
     buffers = (gates, recurrent.T.contiguous(), mask, output, cells, dropped)
     with _device(gates):
@@ -156,7 +156,7 @@ def backward(
     carried: Tensor,
     delta: Tensor,
 ) -> None:
-    """As :meth:`sttau.engine.masked.Stepwise.backward`."""
+    """As :func:`sttau.engine.masked.stepwise.backward`."""
     time, rows, _ = gates.shape
     buffers = (gates, cells, recurrent.contiguous(), mask, lengths, grad_output, carried, delta)
     with _device(gates):
@@ -164,5 +164,5 @@ def backward(
 
 
 def _device(tensor: Tensor) -> Any:
-    """Kernels start on the current GPU: make it the one that holds the tensors."""
+    """Kernels run on the current GPU: make it the one that holds the tensors."""
     return torch.cuda.device_of(tensor)

@@ -1,7 +1,7 @@
-"""The draws of ``noise.py`` as one kernel each, from the same bits.
+"""The draws of :mod:`sttau.engine.noise.reference` as one kernel each, from the same bits.
 
-Philox in PyTorch is some two hundred operations; for the few numbers that are mostly wanted, starting them takes longer
-than all that the numbers are drawn for.
+Philox in PyTorch is some two hundred operations; for the few draws that are usually needed, launching them takes longer
+than the computation that uses the draws.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sttau.engine.launch import launch
 
-_OPTIONS = {"BLOCK": 128, "num_warps": 4}  # how many counters a program has, or steps of rows
+_OPTIONS = {"BLOCK": 128, "num_warps": 4}  # counters, or steps of rows, per program
 
 _ANY_ADDRESS = ["seed", "sample", "sequence"]
 
@@ -27,7 +27,7 @@ def _uniform(word):
     do_not_specialize=["base", "first", "steps", "blocks", "size", "total"], do_not_specialize_on_alignment=_ANY_ADDRESS
 )
 def uniform_kernel(out, seed, sample, sequence, base, first, steps, blocks, size, total, BLOCK: tl.constexpr):
-    """Programs run over (row, step, four numbers)."""
+    """Programs run over (row, step, four values)."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     on = place < total
     block = place % blocks
@@ -71,28 +71,28 @@ def uniform(
     """Draws strictly inside (0, 1), (rows, steps, size) in float32.
 
     Args:
-        seed: scalar; its words are the key.
-        sample: (rows,), the third word of the counter.
-        sequence: (rows,), the fourth; 2³² - 1 without it.
-        base: the bits that the first word has beside the number of the draw, divided by four.
-        first: the second word, in the first step.
-        steps: of each row.
-        size: of each step.
+        seed: Scalar whose words are the key.
+        sample: (rows,), third word of the counter.
+        sequence: (rows,), fourth word; 2³² - 1 without it.
+        base: Bits of the first word other than the position of the draw divided by four.
+        first: Second word at the first step.
+        steps: Number of steps per row.
+        size: Number of draws per step.
     """
     out = torch.empty(len(sample), steps, size, device=sample.device)
     blocks = -(-size // 4)
     total = len(sample) * steps * blocks
     if total:
-        numbers = [base, first, steps, blocks, size, total]
+        integers = [base, first, steps, blocks, size, total]
         tensors = [out, seed, sample.contiguous(), None if sequence is None else sequence.contiguous()]
         with torch.cuda.device_of(out):
-            launch(uniform_kernel, triton.cdiv(total, _OPTIONS["BLOCK"]), tensors, numbers, _OPTIONS)
+            launch(uniform_kernel, triton.cdiv(total, _OPTIONS["BLOCK"]), tensors, integers, _OPTIONS)
     return out
 
 
 def write_gumbel(out: Tensor, seed: Tensor, sequence: Tensor, sample: Tensor, first_step: int, layer: int) -> None:
     """Fill (time, rows, states) with :meth:`sttau.engine.Noise.gumbel`, on the current device."""
     time, rows, states = out.shape
-    numbers = [time * rows, rows, first_step, layer]
+    integers = [time * rows, rows, first_step, layer]
     programs = triton.cdiv(time * rows, _OPTIONS["BLOCK"])
-    launch(gumbel_kernel, programs, [out, seed, sequence, sample], numbers, _OPTIONS | {"K": states})
+    launch(gumbel_kernel, programs, [out, seed, sequence, sample], integers, _OPTIONS | {"K": states})

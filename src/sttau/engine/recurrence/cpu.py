@@ -30,21 +30,18 @@ values, on the rows beside it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sttau.engine import cpu_kernels as kernels
-from sttau.engine.cpu_kernels import DIRECT, FEATURES, TABLE, Given, Group, Made, Plan, Sums
-from sttau.engine.cpu_math import Array, lanes_of
-from sttau.engine.factored import Gradients, Needs, Problem, Results, through_weight
+from sttau.engine.recurrence import cpu_backward, cpu_forward
+from sttau.engine.recurrence.cpu_common import DIRECT, FEATURES, TABLE, Given, Group, Made, Plan, Sums, sizes
+from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, through_weight
+from sttau.engine.simd import Array, lanes_of
+from sttau.engine.simd.arrays import as_array, as_integers, as_tensor, empty, filled, from_panels, pad_last, to_panels
+from sttau.engine.simd.threads import ranges, run_all
 
 _FEW_FEATURES = 8  # up to here x_t joins α_{t-1} as coefficients, and no projected input exists at all
 _PIECE_BYTES = 1 << 19  # projected input of a piece: half a second-level cache
@@ -53,11 +50,6 @@ _KEPT_BYTES = 3 << 23  # of projected input kept for backward, a whole number of
 _PART_BYTES = 1 << 26  # the tasks' own sums of weight gradients, together
 _SPAN_BYTES = 1 << 25  # with tokens, gate gradients wait in memory until they are summed token by token
 _TOKENS = 96  # tokens that one task projects
-_SMALL = 1 << 16  # numbers of u below which threads cost more than they save
-
-
-# Around the kernels only NumPy touches numbers: PyTorch would share even a small copy among its threads, and leave them
-# spinning on the cores that the kernels are about to use.
 
 
 def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
@@ -69,7 +61,7 @@ def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
     if not keep or few:
         return (0,)
     lanes, slots = lanes_of(problem.x.element_size()), 4 if problem.cell == "lstm" else 5
-    width = (-(-problem.states.shape[1] // lanes) * slots + 1) * lanes  # as ``kernels.sizes`` has it
+    width = (-(-problem.states.shape[1] // lanes) * slots + 1) * lanes  # as ``cpu_common.sizes`` has it
     if problem.index is not None:
         return (len(problem.x), width)
     time, batch, _ = problem.x.shape
@@ -83,7 +75,7 @@ def forward(problem: Problem, keep: bool) -> Results:
     plan, tasks = _plan(problem, projected)
     if tokens:
         number = len(problem.x)
-        _run(lambda item: kernels.project_tokens(plan, *item), _ranges(number, _TOKENS), number * plan.hidden)
+        run_all(lambda item: cpu_forward.project_tokens(plan, *item), ranges(number, _TOKENS), number * plan.hidden)
     T, rows, k, d = plan.time, plan.rows, plan.k, plan.hidden
     shapes = {
         "alpha": (T, rows, k),
@@ -92,7 +84,7 @@ def forward(problem: Problem, keep: bool) -> Results:
         "soft": (T if keep and plan.hard else 0, rows, k),
         "memory": (T if keep and plan.lstm else 0, rows, d),
     }
-    arrays = {name: _empty(plan.x, *shape) for name, shape in shapes.items()}
+    arrays = {name: empty(plan.x, *shape) for name, shape in shapes.items()}
     if problem.lengths is not None:
         arrays["alpha"].fill(0)
         arrays["output"].fill(0)
@@ -100,12 +92,12 @@ def forward(problem: Problem, keep: bool) -> Results:
     # With few sequences their samples are shared out too; each group then projects the input for itself.
     whole, samples = [group for task in tasks for group in task], rows // plan.batch
     share = -(-samples // max(1, 4 // len(whole)))
-    groups = [group._replace(s0=low, s1=high) for group in whole for low, high in _ranges(samples, share)]
+    groups = [group._replace(s0=low, s1=high) for group in whole for low, high in ranges(samples, share)]
 
     def carry(group: Group) -> None:
-        kernels.forward_rows(plan, made, _empty(plan.x, kernels.forward_space(plan, group)), group)
+        cpu_forward.forward_rows(plan, made, empty(plan.x, cpu_forward.forward_space(plan, group)), group)
 
-    _run(carry, groups, T * rows * d)
+    run_all(carry, groups, T * rows * d)
     return Results(
         **{name: torch.from_numpy(array) for name, array in arrays.items()},
         projected=projected if keep else projected.new_empty(0),
@@ -129,26 +121,26 @@ def backward(
     if grad_output is None:
         grad_output = zeros({"none": 0, "last": 1, "all": T}[problem.read], rows, d)
     grad_last = zeros(rows if plan.lstm else 0, d) if grad_last is None else grad_last
-    lanes, panels, _, width, wide = kernels.sizes.py_func(plan)
+    lanes, panels, _, width, wide = sizes.py_func(plan)
     gates, parts, tokens = 4 if plan.lstm else 3, len(tasks), len(problem.x) if problem.index is not None else 0
     span = max(1, min(T, _SPAN_BYTES // (rows * width * plan.x.itemsize))) if tokens else T
 
     def new(*shape: int) -> Array:
-        return _filled(plan.x, 0, *shape)
+        return filled(plan.x, 0, *shape)
 
     x = new(*problem.x.shape) if needs_x else new(0)
     table = new(tokens * width)  # with tokens: gradients of the gates, summed token by token
-    memory = _padded(_array(grad_last), panels * lanes)
+    memory = pad_last(as_array(grad_last), panels * lanes)
     start, carry, peephole = new(rows, panels, 4, lanes), new(rows, wide), new(parts, 3, panels * lanes)
     recurrent, states = new(parts, panels, k, 4, lanes), new(parts, k, panels * lanes)
     input_ = new(1 if tokens else parts, panels, F, gates, lanes)
     bias, temperature = new(1 if tokens else parts, panels, 1, gates, lanes), np.zeros(parts)
-    waiting = _empty(plan.x, rows * span * width if tokens else 0)
+    waiting = empty(plan.x, rows * span * width if tokens else 0)
     summed = (recurrent, input_, bias, states, peephole)
     weights = _transposed(problem, lanes) if needs_x else new(0)
     soft = results.soft if plan.hard else results.alpha
     read = (results.alpha, soft, results.memory, grad_alpha, grad_output)
-    given = Given(weights, *(_array(tensor).reshape(-1) for tensor in read))
+    given = Given(weights, *(as_array(tensor).reshape(-1) for tensor in read))
 
     def sums_of(part: int) -> Sums:
         own = (array[min(part, len(array) - 1)] for array in summed)
@@ -160,52 +152,52 @@ def backward(
 
         def carry_back(part: int, low: int = low, high: int = high) -> None:
             for group in tasks[part]:
-                space = _empty(plan.x, kernels.backward_space(plan, group))
-                kernels.backward_rows(plan, given, sums_of(part), space, group, low, high)
+                space = empty(plan.x, cpu_backward.backward_space(plan, group))
+                cpu_backward.backward_rows(plan, given, sums_of(part), space, group, low, high)
 
-        _run(carry_back, range(parts), (high - low) * rows * d)
+        run_all(carry_back, range(parts), (high - low) * rows * d)
         if problem.index is not None:
-            order, cuts = _by_token(np.tile(_array(problem.index[low:high]), rows // plan.batch).reshape(-1), tokens)
+            order, cuts = _by_token(np.tile(as_array(problem.index[low:high]), rows // plan.batch).reshape(-1), tokens)
 
             def gather(cut: tuple[int, int], low: int = low, high: int = high, order: Array = order) -> None:
-                kernels.gather_tokens(plan, table, waiting, order, low, high - low, *cut)
+                cpu_backward.gather_tokens(plan, table, waiting, order, low, high - low, *cut)
 
-            _run(gather, cuts, (high - low) * rows * d)
+            run_all(gather, cuts, (high - low) * rows * d)
     if tokens:
-        one, sums = _filled(plan.x, 1, lanes), sums_of(0)
-        _run(lambda v: kernels.back_table(plan, table, sums, one, tokens, v), range(panels), tokens * d)
+        one, sums = filled(plan.x, 1, lanes), sums_of(0)
+        run_all(lambda v: cpu_backward.back_table(plan, table, sums, one, tokens, v), range(panels), tokens * d)
 
         def back_tokens(some: tuple[int, int]) -> None:
-            kernels.back_tokens(plan, weights, table, sums.x, _empty(plan.x, 4 * lanes * _TOKENS), *some)
+            cpu_backward.back_tokens(plan, weights, table, sums.x, empty(plan.x, 4 * lanes * _TOKENS), *some)
 
         if needs_x:
-            _run(back_tokens, _ranges(tokens, _TOKENS), tokens * d)
+            run_all(back_tokens, ranges(tokens, _TOKENS), tokens * d)
     for array in summed:
-        kernels.add_parts(array.reshape(-1), array[0].size)
+        cpu_backward.add_parts(array.reshape(-1), array[0].size)
 
-    of_recurrent = _from_panels(recurrent[0], d)
+    of_recurrent = from_panels(recurrent[0], d)
     of_start = start.swapaxes(1, 2).reshape(rows, 4, -1)[..., :d]
     of_first = memory[:, :d] if plan.lstm else of_start[:, 3]
     of_states = states[0, :, :d] if plan.lstm else states[0, :, :d] + of_recurrent[:, 3]
     roll = 0 if plan.lstm else -1  # n, r, z back to r, z, n
-    of_input, of_bias = (np.roll(_from_panels(array[0], d), roll, axis=1) for array in (input_, bias))
+    of_input, of_bias = (np.roll(from_panels(array[0], d), roll, axis=1) for array in (input_, bias))
     gradients = Gradients(
         x=torch.from_numpy(x) if needs_x else None,
-        input=_tensor(of_input.transpose(1, 2, 0).reshape(gates * d, F)),
-        input_bias=None if problem.input_bias is None else _tensor(of_bias.reshape(-1)),
-        recurrent=_tensor(of_recurrent[:, :gates].reshape(k, gates * d)),
-        states=_tensor(of_states),
+        input=as_tensor(of_input.transpose(1, 2, 0).reshape(gates * d, F)),
+        input_bias=None if problem.input_bias is None else as_tensor(of_bias.reshape(-1)),
+        recurrent=as_tensor(of_recurrent[:, :gates].reshape(k, gates * d)),
+        states=as_tensor(of_states),
         temperature=torch.tensor(temperature.sum(), dtype=problem.x.dtype),
-        peephole=None if problem.peephole is None else _tensor(peephole[0, :, :d]),
-        start=_tensor(_shared(of_start[:, :gates].reshape(rows, -1), len(problem.start))),
-        first=_tensor(_shared(of_first, len(problem.first))) if needs.first else None,
+        peephole=None if problem.peephole is None else as_tensor(peephole[0, :, :d]),
+        start=as_tensor(_shared(of_start[:, :gates].reshape(rows, -1), len(problem.start))),
+        first=as_tensor(_shared(of_first, len(problem.first))) if needs.first else None,
     )
     return gradients if weight is None else through_weight(gradients, problem.states, weight)
 
 
 def _plan(problem: Problem, projected: Tensor) -> tuple[Plan, list[list[Group]]]:
     """Lay a problem out for the kernels; and the tasks."""
-    x, states, lstm = _array(problem.x), _array(problem.states), problem.cell == "lstm"
+    x, states, lstm = as_array(problem.x), as_array(problem.states), problem.cell == "lstm"
     lanes, gates, slots = lanes_of(x.itemsize), 4 if lstm else 3, 4 if lstm else 5
     (k, d), F = states.shape, x.shape[-1]
     panels = -(-d // lanes)
@@ -214,36 +206,36 @@ def _plan(problem: Problem, projected: Tensor) -> tuple[Plan, list[list[Group]]]
     source = TABLE if problem.index is not None else DIRECT if F <= _FEW_FEATURES else FEATURES
 
     size = min(8, max(1, batch // 4))
-    groups = [Group(low, high, 0, problem.rows // batch) for low, high in _ranges(batch, size)]
+    groups = [Group(low, high, 0, problem.rows // batch) for low, high in ranges(batch, size)]
     own = panels * lanes * x.itemsize * (5 * k + (F * gates if source != TABLE else 0))
     tasks = min(len(groups), 32, max(4, _PART_BYTES // own))
     piece = min(time, max(24, min(96, _PIECE_BYTES // (size * width * x.itemsize) // 24 * 24)))
 
     bias = np.zeros((1, slots, d), dtype=x.dtype)
     if problem.input_bias is not None:
-        bias[:, :gates] = _slots(_array(problem.input_bias).reshape(1, gates, d), lstm)
-    start, first = _array(problem.start).reshape(-1, gates, d), _array(problem.first)
-    recurrent = _array(problem.recurrent).reshape(k, gates, d)
+        bias[:, :gates] = _slots(as_array(problem.input_bias).reshape(1, gates, d), lstm)
+    start, first = as_array(problem.start).reshape(-1, gates, d), as_array(problem.first)
+    recurrent = as_array(problem.recurrent).reshape(k, gates, d)
     if not lstm:
         both = max(len(start), len(first))
         opening = np.broadcast_to(start, (both, 3, d)), np.broadcast_to(first[:, None], (both, 1, d))
         start, recurrent = np.concatenate(opening, axis=1), np.concatenate((recurrent, states[:, None]), axis=1)
     plan = Plan(
         x=x.reshape(-1),
-        tokens=_integers(problem.index),
-        projected=_array(projected).reshape(-1),
-        input=_panels(_input_slots(problem).transpose(2, 0, 1), lanes),
-        bias=_panels(bias, lanes),
-        recurrent=_panels(recurrent, lanes),
-        start=np.concatenate([_panels(row[None], lanes) for row in start]),
-        first=_padded(first, panels * lanes).reshape(-1),
-        states=_panels(states[:, None], lanes),
-        peephole=_empty(x, 0)
+        tokens=as_integers(problem.index),
+        projected=as_array(projected).reshape(-1),
+        input=to_panels(_input_slots(problem).transpose(2, 0, 1), lanes),
+        bias=to_panels(bias, lanes),
+        recurrent=to_panels(recurrent, lanes),
+        start=np.concatenate([to_panels(row[None], lanes) for row in start]),
+        first=pad_last(first, panels * lanes).reshape(-1),
+        states=to_panels(states[:, None], lanes),
+        peephole=empty(x, 0)
         if problem.peephole is None
-        else _padded(_array(problem.peephole), panels * lanes).reshape(-1),
-        lengths=np.full(batch, time) if problem.lengths is None else _integers(problem.lengths),
-        sequence=_integers(problem.sequence),
-        sample=_integers(problem.sample),
+        else pad_last(as_array(problem.peephole), panels * lanes).reshape(-1),
+        lengths=np.full(batch, time) if problem.lengths is None else as_integers(problem.lengths),
+        sequence=as_integers(problem.sequence),
+        sample=as_integers(problem.sample),
         time=time,
         batch=batch,
         rows=problem.rows,
@@ -264,7 +256,7 @@ def _plan(problem: Problem, projected: Tensor) -> tuple[Plan, list[list[Group]]]
         every=problem.read == "all",
         final=problem.read == "last",
     )
-    return plan, [groups[low:high] for low, high in _ranges(len(groups), -(-len(groups) // tasks))]
+    return plan, [groups[low:high] for low, high in ranges(len(groups), -(-len(groups) // tasks))]
 
 
 def _slots(gates: Array, lstm: bool) -> Array:
@@ -274,23 +266,9 @@ def _slots(gates: Array, lstm: bool) -> Array:
 
 def _input_slots(problem: Problem) -> Array:
     """W_x as (input slots, d, features)."""
-    weight = _array(problem.input).reshape(1, -1, problem.states.shape[1], problem.input.shape[1])
+    weight = as_array(problem.input).reshape(1, -1, problem.states.shape[1], problem.input.shape[1])
     (slots,) = _slots(weight, problem.cell == "lstm")
     return slots  # type: ignore[no-any-return]
-
-
-def _panels(rows: Array, lanes: int) -> Array:
-    """Rows (n, slots, d) in panels (panels, n, slots, lanes), flat."""
-    n, slots, d = rows.shape
-    panels = _empty(rows, -(-d // lanes), n, slots, lanes)
-    whole = rows if d % lanes == 0 else _padded(rows, len(panels) * lanes)
-    panels[:] = whole.reshape(n, slots, -1, lanes).transpose(2, 0, 1, 3)
-    return panels.reshape(-1)
-
-
-def _from_panels(panels: Array, d: int) -> Array:
-    """Panels (panels, n, slots, lanes) as rows (n, slots, d)."""
-    return panels.transpose(1, 2, 0, 3).reshape(*panels.shape[1:3], -1)[..., :d]
 
 
 def _transposed(problem: Problem, lanes: int) -> Array:
@@ -299,9 +277,9 @@ def _transposed(problem: Problem, lanes: int) -> Array:
     gates, d, F = slots.shape
     size = (4 if 3 * lanes < F else 1) * lanes
     panels, columns = -(-d // lanes), -(-F // size)
-    padded = _filled(slots, 0, gates, panels * lanes, columns * size)
+    padded = filled(slots, 0, gates, panels * lanes, columns * size)
     padded[:, :d, :F] = slots
-    weights = _empty(slots, columns, panels, gates, lanes, size)
+    weights = empty(slots, columns, panels, gates, lanes, size)
     weights[:] = padded.reshape(gates, panels, lanes, columns, size).transpose(3, 1, 0, 2, 4)
     return weights.reshape(-1)
 
@@ -318,58 +296,3 @@ def _by_token(token: Array, tokens: int) -> tuple[Array, list[tuple[int, int]]]:
     near = np.arange(1, 17) * len(token) // 16
     cuts = [0, *np.unique(ends[np.searchsorted(ends, near)]).tolist()]
     return np.argsort(token, kind="stable"), list(pairwise(cuts))
-
-
-def _array(tensor: Tensor) -> Array:
-    array: Array = tensor.detach().contiguous().numpy()
-    return array
-
-
-def _integers(tensor: Tensor | None) -> Array:
-    return np.zeros(0, dtype=np.int64) if tensor is None else _array(tensor).reshape(-1)
-
-
-def _tensor(array: Array) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _empty(like: Array, *shape: int) -> Array:
-    """Uninitialized memory. PyTorch's begins at a cache line, as fast loads want it."""
-    return torch.empty(shape, dtype=torch.float32 if like.itemsize == 4 else torch.float64).numpy()
-
-
-def _filled(like: Array, number: float, *shape: int) -> Array:
-    array = _empty(like, *shape)
-    array.fill(number)
-    return array
-
-
-def _padded(array: Array, size: int) -> Array:
-    """The last dimension filled up with zeros."""
-    padded = _filled(array, 0, *array.shape[:-1], size)
-    padded[..., : array.shape[-1]] = array
-    return padded
-
-
-def _ranges(size: int, step: int) -> list[tuple[int, int]]:
-    return [(low, min(low + step, size)) for low in range(0, size, step)]
-
-
-Item = TypeVar("Item")
-
-
-def _run(function: Callable[[Item], Any], items: Iterable[Item], size: int) -> None:
-    """Do all items, on as many threads as PyTorch may use; which thread does what has no effect on the results."""
-    threads = torch.get_num_threads()
-    if threads == 1 or size < _SMALL:
-        for item in items:
-            function(item)
-    else:
-        for _ in _pool(os.getpid(), threads).map(function, items):
-            pass
-
-
-@lru_cache(maxsize=1)
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads of this process: a child made by fork has none of its parent's."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="sttau")

@@ -26,7 +26,7 @@ Mode = Literal["soft", "hard", "deterministic"]
 Readout = Literal["state", "cell"]
 Steps = Literal["all", "last"]
 
-_NOISE_NUMBERS = 1 << 22  # how many draws are made at once, to bound memory
+_NOISE_VALUES = 1 << 22  # draws that are made at once, to bound memory
 
 
 class Weights(NamedTuple):
@@ -36,19 +36,19 @@ class Weights(NamedTuple):
     recurrent: Tensor  # (G·d, d)
     input_bias: Tensor | None  # (G·d,)
     recurrent_bias: Tensor | None  # (G·d,)
-    states: Tensor  # (k, d), one learnable state a row
+    states: Tensor  # (k, d), one learnable state per row
     temperature: Tensor  # τ > 0, a scalar
     peephole: Tensor | None = None  # (3, d): diagonal connections from the memory to i, f and o
 
     def to(self, dtype: torch.dtype) -> Weights:
-        """Convert all of them."""
+        """Convert all weights to a dtype."""
         return Weights(*(None if weight is None else weight.to(dtype) for weight in self))  # type: ignore[arg-type]
 
 
 class Run(NamedTuple):
-    """What a recurrence returns. Rows run over samples first, then over the batch."""
+    """What a recurrence returns. Rows are ordered by sample first, then by sequence."""
 
-    output: Tensor  # (rows, time, d), or (rows, 1, d) of the step read last; zero beyond a row's length
+    output: Tensor  # (rows, time, d), or (rows, 1, d) for the step read last; zero beyond a row's length
     hidden: Tensor  # (rows, d): h after the step read last
     memory: Tensor | None  # (rows, d): c after the step read last, for an LSTM
     transitions: Tensor  # (rows, time, k): α; zero beyond a row's length
@@ -72,25 +72,25 @@ def run(
     """Run one layer in one direction over a batch.
 
     Args:
-        cell: which cell computes u_t.
+        cell: Cell that computes u_t.
         inputs: (batch, time, features); or, with ``embedding``, (batch, time) token ids.
-        weights: the layer's weights.
-        hidden: (rows, d), h_0, or (1, d) for all rows; zeros without it.
-        memory: (rows, d), c_0 of an LSTM, or (1, d) for all rows; zeros without it.
-        noise: names the draws, one entry a row; not needed when ``mode`` is deterministic. The number of rows is a
-            multiple of ``batch``: row r reads sequence r mod batch, so that Monte-Carlo samples share the projected
-            input.
+        weights: Weights of the layer.
+        hidden: (rows, d), h_0, or (1, d) for all rows; zeros by default.
+        memory: (rows, d), c_0 of an LSTM, or (1, d) for all rows; zeros by default.
+        noise: Identity of the draws, one entry per row; not needed when ``mode`` is deterministic. The number of rows
+            is a multiple of ``batch``: row r reads sequence r mod batch, so that Monte Carlo samples share the
+            projected input.
         mode: ``soft``, ``hard`` (hard forward, soft gradient) or ``deterministic`` (no noise).
         readout: ``state`` returns h_t as output, ``cell`` returns u_t.
         lengths: (batch,) number of valid steps; None when all steps are valid.
-        reverse: read from a sequence's last valid step to its first.
-        steps: whether the output holds every step or only the one read last.
+        reverse: Whether to read from a sequence's last valid step to its first.
+        steps: ``all`` returns the output of every step, ``last`` that of the step read last.
         embedding: (vocabulary, features), the vectors of token ids.
     """
     if embedding is not None:
         inputs = F.embedding(inputs, embedding)
     dtype = inputs.dtype
-    work = torch.promote_types(dtype, torch.float32)  # bfloat16 is storage; the state is kept in float32
+    work = torch.promote_types(dtype, torch.float32)  # bfloat16 is for storage; the state is float32
     inputs = inputs.to(work)
     weights = weights.to(work)
 
@@ -143,20 +143,20 @@ def run(
 
 
 def count_rows(batch: int, hidden: Tensor | None, memory: Tensor | None, noise: Noise | None) -> int:
-    """How many rows run: one for every draw that is named, or else for every h_0 given, but at least the batch."""
+    """Number of rows: one per entry of ``noise``, or else per given h_0, but at least one per sequence."""
     if noise is not None:
         return len(noise.sequence)
     return max(batch, *(1 if given is None else len(given) for given in (hidden, memory)))
 
 
 def _draws(noise: Noise | None, mode: Mode, order: range, states: int, dtype: torch.dtype) -> Iterator[Tensor | None]:
-    """Yield γ_t, of shape (rows, k), for every step in reading order, made in blocks of bounded size."""
+    """Yield γ_t, of shape (rows, k), for every step in reading order, in blocks of bounded size."""
     if mode == "deterministic":
         yield from repeat(None, len(order))
         return
     if noise is None:
         raise ValueError(f"mode={mode!r} needs noise; pass noise=Noise.of(...)")
-    block = max(1, _NOISE_NUMBERS // (len(noise.sequence) * states))
+    block = max(1, _NOISE_VALUES // (len(noise.sequence) * states))
     for start in range(0, len(order), block):
         part = order[start : start + block]
         first = min(part[0], part[-1])
@@ -166,7 +166,7 @@ def _draws(noise: Noise | None, mode: Mode, order: range, states: int, dtype: to
 
 
 def lstm_cell(x: Tensor, hidden: Tensor, memory: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
-    """One LSTM step on the projected input ``x``, with peepholes (Gers & Schmidhuber, 2000) where they are given."""
+    """One LSTM step on the projected input ``x``, with peepholes (Gers & Schmidhuber, 2000) where given."""
     i, f, g, o = (x + F.linear(hidden, weights.recurrent, weights.recurrent_bias)).chunk(4, dim=-1)
     if weights.peephole is not None:
         i, f = i + weights.peephole[0] * memory, f + weights.peephole[1] * memory

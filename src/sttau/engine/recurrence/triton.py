@@ -1,10 +1,10 @@
-"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_kernels.py``.
+"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_resident.py`` and ``triton_streamed.py``.
 
 Rows do not interact, so a program owns one, or several, there is no synchronization between programs, and one launch
-does many steps. The length is worked through in pieces of time, so that the wide buffers (projected input, gradients of
-the gates) never exist for the whole length; what is kept for the backward pass is α and, for an LSTM, its memory.
-Everything that is not serial (projections, sums over time of outer products) is a matrix product. Nothing is added up
-with atomics: results are the same from run to run.
+does many steps. Time is processed in pieces, so that the wide buffers (projected input, gradients of the gates) never
+exist for the whole length; what is saved for the backward pass is α and, for an LSTM, its memory. Everything that is
+not serial (projections, sums over time of outer products) is a matrix product. No atomics are used: results are the
+same from run to run.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import torch
 import triton
 from torch import Tensor
 
-from sttau.engine import triton_kernels as kernels
-from sttau.engine.factored import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
 from sttau.engine.launch import launch
-from sttau.engine.noise_triton import write_gumbel
+from sttau.engine.noise.triton import write_gumbel
+from sttau.engine.recurrence import triton_resident, triton_streamed
+from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
-_RESIDENT_NUMBERS = 40_000  # of U, S and W_x, in the registers of one program
-_RESIDENT_FEATURES = 2  # so many features are projected inside the kernel
-_PIECES = 3  # of time, in which a sequence is worked through; 2 where the kernel projects
-_PIECE_NUMBERS = 1 << 19  # of one gate, that a piece holds at least
-_FORWARD_NUMBERS = 1 << 24  # the same where no backward pass will follow
-_MANY_ROWS = 512  # and more hide each other's latency
-_LOADS = 64  # of U and S that a thread has under way at once, where they do not stay
+_RESIDENT_VALUES = 40_000  # of U, S and W_x, in the registers of one program
+_RESIDENT_FEATURES = 2  # up to this many features are projected inside the kernel
+_PIECES = 3  # pieces of time per sequence; 2 where the kernel projects
+_PIECE_VALUES = 1 << 19  # fewest values of one gate in a piece
+_FORWARD_VALUES = 1 << 24  # the same where no backward pass will follow
+_MANY_ROWS = 512  # rows that hide each other's latency
+_LOADS = 64  # loads of U and S that a thread issues at once, where they are not resident
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,7 +38,7 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
     """Compile-time values of a kernel, and whether the weights, ``blocks`` of (k, d), stay in registers."""
     k, d = problem.states.shape
     block = triton.next_power_of_2(d)
-    resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_NUMBERS
+    resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_VALUES
     features = problem.x.shape[-1]
     options: dict[str, Any] = {
         "d": d,
@@ -51,7 +51,7 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
         "READ": ("none", "last", "all").index(problem.read),
         "PEEPHOLE": problem.peephole is not None,
     } | more
-    if resident:  # of many rows each is content with one warp, which exchanges nothing; few want more hands
+    if resident:  # many rows: one warp each, which exchanges nothing; few rows: more warps each
         options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
     else:
         options |= _plan_streamed(k, block, backward="CARRY" in more)
@@ -59,11 +59,11 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
 
 
 def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
-    """N, KB and KP of the streamed kernels: a thread owns a column, or a few."""
+    """N, KB and KP of the streamed kernels: a thread owns one column or a few."""
     warps = max(1, min(16, block // 32))
     columns = max(1, block // (32 * warps))
     padded = triton.next_power_of_2(k)
-    tile = _LOADS // (4 if backward else 1)  # backward there is one for every gate
+    tile = _LOADS // (4 if backward else 1)  # backward, one per gate
     return {
         "N": max(1, _LOADS // 4 // columns),
         "KB": max(2, min(padded, tile // columns)),
@@ -73,10 +73,10 @@ def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
-    """Pieces of time in reading order: few where nothing is kept, and memory is not short."""
+    """Pieces of time in reading order: few where nothing is saved."""
     row = problem.rows * problem.states.shape[1]
     count = _PIECES - inside
-    size = max(-(-time // count), -(-_PIECE_NUMBERS // row)) if keep else -(-_FORWARD_NUMBERS // row)
+    size = max(-(-time // count), -(-_PIECE_VALUES // row)) if keep else -(-_FORWARD_VALUES // row)
     pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
     return pieces[::-1] if problem.reverse else pieces
 
@@ -87,7 +87,7 @@ def _stride(tensor: Tensor) -> int:
 
 
 def _on_device(function: Function) -> Function:
-    """Kernels start on the current GPU: make it the one that holds the problem."""
+    """Kernels run on the current GPU: make it the one that holds the problem."""
 
     @wraps(function)
     def call(problem: Problem, *args: Any) -> Any:
@@ -100,13 +100,13 @@ def _on_device(function: Function) -> Function:
 
 
 def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
-    """Nothing is kept: a matrix product is cheaper here than the memory it would fill."""
+    """Nothing is saved: a matrix product is cheaper here than the memory it would fill."""
     return (0,)
 
 
 @_on_device
 def forward(problem: Problem, keep: bool) -> Results:
-    """Run the recurrence; see :class:`~sttau.engine.factored.Problem`."""
+    """Run the recurrence; see :class:`~sttau.engine.recurrence.problem.Problem`."""
     rows, (k, d) = problem.rows, problem.states.shape
     time, batch = problem.x.shape[:2] if problem.index is None else problem.index.shape
     new = problem.states.new_empty
@@ -116,7 +116,7 @@ def forward(problem: Problem, keep: bool) -> Results:
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
-    kernel = kernels.forward_resident if resident else kernels.forward_streamed
+    kernel = triton_resident.forward_resident if resident else triton_streamed.forward_streamed
     results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
     by_steps = _Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
@@ -142,11 +142,11 @@ def forward(problem: Problem, keep: bool) -> Results:
             x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
-        numbers = [time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
+        integers = [time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
         if by_steps is None:
-            launch(kernel, rows, tensors, [begin, end, *numbers], options)
+            launch(kernel, rows, tensors, [begin, end, *integers], options)
         else:
-            by_steps.walk(x, range(begin, end), *numbers)
+            by_steps.walk(x, range(begin, end), *integers)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)
@@ -156,12 +156,12 @@ def forward(problem: Problem, keep: bool) -> Results:
 
 
 class _Steps:
-    """Many rows of many states: at every step one matrix product mixes U for all rows, another one makes the logits.
+    """Many rows of many states: at every step one matrix product mixes U for all rows, another computes the logits.
 
     Args:
-        problem: what is to be computed.
-        results: into which.
-        options: compile-time values of the kernels.
+        problem: Layer and input.
+        results: Buffers to fill.
+        options: Compile-time values of the kernels.
     """
 
     def __init__(self, problem: Problem, results: Results, options: dict[str, Any]) -> None:
@@ -173,8 +173,8 @@ class _Steps:
         self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
         self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
 
-    def walk(self, x: Tensor, steps: range, *numbers: int) -> None:
-        """Go through a piece of time, with its projected input and the numbers that all kernels take."""
+    def walk(self, x: Tensor, steps: range, *integers: int) -> None:
+        """Compute a piece of time from its projected input and the integer arguments that all kernels take."""
         problem, (alpha, output, last, soft, memory, _) = self.problem, self.results
         read = [x, self.mixed, self.old, problem.peephole, problem.start, problem.first, problem.lengths]
         for t in reversed(steps) if problem.reverse else steps:
@@ -184,13 +184,13 @@ class _Steps:
                 if self.old is not None:
                     torch.mm(alpha[before], problem.states, out=self.old)
             tensors = [*read, self.u, output, memory, last]
-            launch(kernels.gates_of_step, problem.rows, tensors, [t, steps.start, *numbers], self.gates)
+            launch(triton_streamed.gates_of_step, problem.rows, tensors, [t, steps.start, *integers], self.gates)
             if self.quiet:
                 torch.mm(self.u, problem.states.T, out=alpha[t])
             else:
                 alpha[t].addmm_(self.u, problem.states.T)
             tensors = [alpha, soft, problem.temperature]
-            launch(kernels.states_of_step, problem.rows, tensors, [t, problem.rows], self.choice)
+            launch(triton_streamed.states_of_step, problem.rows, tensors, [t, problem.rows], self.choice)
 
 
 @_on_device
@@ -203,24 +203,24 @@ def backward(
     needs: Needs,
     weight: Tensor | None = None,
 ) -> Gradients:
-    """Gradients of everything; see :class:`~sttau.engine.factored.Gradients`.
+    """Gradients of everything; see :class:`~sttau.engine.recurrence.problem.Gradients`.
 
     The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, the
-    gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where they are few, the
+    gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where there are few, the
     features. One matrix product of these coefficients with the ``wide`` buffer (gate gradients and u) then sums all
     outer products over time.
     """
     rows, (k, d) = problem.rows, problem.states.shape
     time, batch, features = problem.x.shape
     gru = problem.cell == "gru"
-    width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # of the gates, and where u stands behind them
+    width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # width of the gates, and the position of u after them
     options, resident = _plan(problem, 6, {"CARRY": False})
     inside = bool(options["F"])
     pieces = _pieces(problem, time, inside)[::-1]
     in_place = not inside and rows == batch and problem.x.dtype == torch.float32
-    kernel = kernels.backward_resident if resident else kernels.backward_streamed
+    kernel = triton_resident.backward_resident if resident else triton_streamed.backward_streamed
     ragged = problem.lengths is not None
-    if ragged or not resident:  # a row may have nothing to do in the first piece
+    if ragged or not resident:  # a row may have no step in the first piece
         options["CARRY"] = True
     if grad_output is None:
         options["READ"] = 0
@@ -259,8 +259,8 @@ def backward(
             results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
             grad_peephole, grad_start, grad_first,
         ]  # fmt: skip
-        numbers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
-        launch(kernel, rows, tensors, numbers, options)
+        integers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
+        launch(kernel, rows, tensors, integers, options)
         options["CARRY"], carry_memory = True, grad_first
         if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
@@ -290,7 +290,7 @@ def backward(
     if weight is not None and k <= _RESIDENT_STATES and len(problem.start) == 1:
         return _through_weight(gradients, sums, problem, weight)
     recurrent, start, states = gradients.recurrent, gradients.start, gradients.states
-    if gru:  # gates and u stand in other places there
+    if gru:  # gates and u are at other positions there
         states = states + recurrent[:, 4 * d : 5 * d]
         recurrent = torch.cat([recurrent[:, : 2 * d], recurrent[:, 3 * d : 4 * d]], dim=1)
         if grad_start is None:
@@ -302,13 +302,13 @@ def backward(
 
 
 def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight: Tensor) -> Gradients:
-    """What is left of all gradients, in one launch: :func:`~sttau.engine.factored.through_weight`, and sums."""
+    """The remaining gradients, in one launch: :func:`~sttau.engine.recurrence.problem.through_weight`, and sums."""
     (k, d), gru, new = problem.states.shape, problem.cell == "gru", problem.states.new_empty
     of_weight, of_bias, of_states, of_temperature = new(weight.shape), new(1, len(weight)), new(k, d), new(())
     tensors = [sums, problem.states, weight, gradients.temperature, of_weight, of_bias, of_states, of_temperature]
     options = {"d": d, "K": k, "GRU": gru, "num_warps": 4}
     tiles = triton.cdiv(len(weight), 64) * triton.cdiv(d, 64)
-    launch(kernels.through_weight, tiles + triton.cdiv(d, 16) + 1, tensors, [problem.rows], options)
+    launch(triton_resident.through_weight, tiles + triton.cdiv(d, 16) + 1, tensors, [problem.rows], options)
     return gradients._replace(recurrent=of_weight, start=of_bias, states=of_states, temperature=of_temperature)
 
 
@@ -317,7 +317,7 @@ def _summed(gradient: Tensor | None, rows: int) -> Tensor | None:
 
 
 def _multiply(into: Tensor, left: Tensor, right: Tensor, number: int) -> None:
-    """Add a product to what is there, from the second on."""
+    """Write the first product, and add the later ones."""
     if left.dtype != into.dtype:
         product = left @ right
         into.copy_(product) if number == 0 else into.add_(product)

@@ -1,12 +1,12 @@
-"""The steps of ``stacked.py`` as kernels, in two forms.
+"""The steps of stacked LSTMs as Triton kernels, in two forms.
 
 The weights of a small layer (128 units, on an H100) fit into one multiprocessor as float16, which has as many digits as
-TF32. There a program makes all steps of some rows, and what a step needs of the one before never leaves it
-(``resident``). Gradients are brought into the range of float16, row by row.
+TF32. There a program computes all steps of some rows, and what a step needs of the previous one never leaves it
+(``resident``). Gradients are scaled into the range of float16, row by row.
 
-Otherwise a program makes one step for some units of some rows, and reads its part of W_h from the cache of the GPU.
-What one step writes the next one reads, so a step ends with its kernel; captured in a CUDA graph, a start takes no
-longer than the step itself.
+Otherwise a program computes one step for some units of some rows, and reads its part of W_h from the GPU's cache. One
+step writes what the next one reads, so every step is a kernel; captured in a CUDA graph, a launch takes no longer than
+the step itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sttau.engine.launch import launch
 
-_ANY_NUMBER = ["t", "time", "rows"]
+_ANY_INTEGER = ["t", "time", "rows"]
 
 
 @triton.jit
@@ -42,7 +42,7 @@ def _place(rows, d: tl.constexpr, R: tl.constexpr, U: tl.constexpr):
 
 @triton.jit
 def _load_four(at, on, step: tl.constexpr):
-    """What belongs to the gates i, f, n and o, which lie ``step`` numbers apart."""
+    """The values of the gates i, f, n and o, which are ``step`` elements apart."""
     return (
         tl.load(at, mask=on, other=0.0),
         tl.load(at + step, mask=on, other=0.0),
@@ -59,7 +59,7 @@ def _store_four(at, on, step: tl.constexpr, i, f, n, o):
     tl.store(at + 3 * step, o, mask=on)
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER)
+@triton.jit(do_not_specialize=_ANY_INTEGER)
 def forward_resident(
     gates, weight, cells, hidden, mask, dropped, time, rows,
     d: tl.constexpr, R: tl.constexpr, U: tl.constexpr,
@@ -100,7 +100,7 @@ def forward_resident(
         x = following
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER)
+@triton.jit(do_not_specialize=_ANY_INTEGER)
 def backward_resident(
     gates, weight, cells, grad, ends, delta, mask, time, rows,
     d: tl.constexpr, R: tl.constexpr, U: tl.constexpr,
@@ -151,12 +151,12 @@ def backward_resident(
         x = following
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER)
+@triton.jit(do_not_specialize=_ANY_INTEGER)
 def forward_step(
     gates, weight, cells, hidden, mask, dropped, t, time, rows,
     d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Step t of all. ``weight`` is W_hᵀ, (networks, d, 4 d); ``gates`` holds the projected input, and then the gates.
+    """Step t of all. ``weight`` is W_hᵀ, (networks, d, 4 d); ``gates`` holds the projected input, then the gates.
 
     ``dropped`` is m ⊙ h, or ``hidden`` where there is no mask; K units of it are multiplied at a time.
     """
@@ -196,7 +196,7 @@ def forward_step(
     _store_four(at, on, d, i, f, n, o)
 
 
-@triton.jit(do_not_specialize=_ANY_NUMBER)
+@triton.jit(do_not_specialize=_ANY_INTEGER)
 def backward_step(
     gates, weight, cells, grad, ends, carried, delta, mask, t, time, rows,
     d: tl.constexpr, R: tl.constexpr, U: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
@@ -246,7 +246,7 @@ def backward_step(
 
 
 class Plan(NamedTuple):
-    """How the work of a step is cut: rows and units of a program, and how much is multiplied at a time."""
+    """How the work of a step is divided: rows and units per program, and the depth of a product."""
 
     R: int
     U: int
@@ -256,7 +256,7 @@ class Plan(NamedTuple):
 
 
 class ResidentPlan(NamedTuple):
-    """How the work of all steps is cut: rows of a program."""
+    """How the work of all steps is divided: rows per program."""
 
     R: int
     num_warps: int
@@ -267,12 +267,12 @@ FORWARD = (Plan(16, 32, 64, 4, 3), Plan(32, 64, 32, 4, 3))
 BACKWARD = (Plan(16, 32, 128, 4, 3), Plan(64, 32, 32, 4, 3))
 RESIDENT_FORWARD = ResidentPlan(16, 16)
 RESIDENT_BACKWARD = ResidentPlan(16, 8)
-_BESIDE = 16_384  # bytes that a program needs beside W_h
+_WORKSPACE = 16_384  # bytes that a program needs besides W_h
 _FEW = 32  # rows of a network; with so few, most of the GPU would be idle if programs did not share units
 
 
 def forward(gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, hidden: Tensor, dropped: Tensor) -> None:
-    """As ``stacked._Plain.forward``."""
+    """As :func:`sttau.engine.stacked.reference.forward`."""
     _, time, rows, _ = gates.shape
     weight = weight.mT.contiguous()
     with torch.cuda.device_of(gates):
@@ -289,7 +289,7 @@ def forward(gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, h
 def backward(
     gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, grad: Tensor, ends: Tensor, delta: Tensor
 ) -> None:
-    """As ``stacked._Plain.backward``."""
+    """As :func:`sttau.engine.stacked.reference.backward`."""
     _, time, rows, _ = gates.shape
     weight = weight.contiguous()
     with torch.cuda.device_of(gates):
@@ -307,22 +307,22 @@ def backward(
 
 @cache
 def _shared(device: torch.device) -> int:
-    """Bytes of memory that a multiprocessor can give to a program."""
+    """Bytes of shared memory that a multiprocessor can give to a program."""
     if device.type != "cuda":
-        return 232_448  # of an H100: what is interpreted runs as it would there
+        return 232_448  # of an H100, so that the interpreter takes the same path
     shared: int = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
     return shared
 
 
 def _fits(gates: Tensor) -> bool:
-    """Whether W_h can stay where it is used, rounded as TF32 would round it."""
+    """Whether W_h fits into shared memory, rounded as TF32 would round it."""
     size = triton.next_power_of_2(gates.shape[3] // 4)
-    room = _shared(gates.device) - _BESIDE
+    room = _shared(gates.device) - _WORKSPACE
     return gates.shape[2] > _FEW and 8 * size * size <= room and torch.backends.cudnn.allow_tf32
 
 
 def _cut_resident(gates: Tensor, plan: ResidentPlan) -> tuple[int, dict[str, Any]]:
-    """How many programs there are, and their compile-time values."""
+    """The number of programs, and their compile-time values."""
     networks, _, rows, width = gates.shape
     size = max(16, triton.next_power_of_2(width // 4))
     cut = {"d": width // 4, "R": plan.R, "U": size}

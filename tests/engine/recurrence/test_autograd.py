@@ -70,7 +70,7 @@ def test_compiled_is_eager_in_values_and_gradients(layers: int) -> None:
         torch.testing.assert_close(eager, other)
 
 
-def test_the_exact_law_can_be_compiled() -> None:
+def test_the_exact_distribution_can_be_compiled() -> None:
     layer, x = sttau.STTauGRU(3, 8, 4, mode="exact"), torch.randn(2, 5, 3)
     compiled = torch.compile(layer.state_distribution, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), layer.state_distribution(x))
