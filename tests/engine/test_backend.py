@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, get_args
 
 import pytest
 import torch
 
 import sttau
 from sttau.engine import Noise, backend, choose, using
+from sttau.engine.backend import Operator
 from sttau.engine.recurrence import reference
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -73,7 +75,78 @@ def test_an_engine_that_has_no_kernels_for_a_device_says_so() -> None:
         choose("recurrence", CUDA, torch.float32, states=2, size=5000, engine="triton")
 
 
-def test_noise_is_asked_for() -> None:
+FLOAT32, FLOAT64, HALF = torch.float32, torch.float64, torch.float16
+
+
+@pytest.mark.parametrize(
+    ("operator", "device", "dtype", "options", "expected"),
+    [
+        ("recurrence", CPU, torch.bfloat16, {"size": 10**5, "states": 10**4}, "cpu"),
+        ("recurrence", CUDA, HALF, {"size": 4096, "states": 1024}, "triton"),
+        ("recurrence", CUDA, FLOAT32, {"size": 4097}, "reference"),
+        ("recurrence", CUDA, FLOAT32, {"states": 1025}, "reference"),
+        ("recurrence", torch.device("meta"), FLOAT32, {}, "reference"),
+        ("transition_rows", CPU, FLOAT32, {}, "reference"),
+        ("transition_rows", CUDA, torch.bfloat16, {}, "triton"),
+        ("transition_rows", CUDA, FLOAT64, {}, "reference"),
+        ("transition_rows", CUDA, FLOAT32, {"obstacle": "known to the caller"}, "reference"),
+        ("state_distribution", CPU, FLOAT32, {"states": 2}, "reference"),
+        ("state_distribution", CUDA, FLOAT32, {"states": 32}, "triton"),
+        ("state_distribution", CUDA, FLOAT32, {"states": 33}, "reference"),
+        ("masked", CPU, FLOAT64, {"size": 10**5}, "cpu"),
+        ("masked", CPU, FLOAT32, {"traced": True}, "stepwise"),
+        ("masked", CUDA, FLOAT32, {"size": 512, "traced": True}, "triton"),
+        ("masked", CUDA, FLOAT32, {"size": 513}, "stepwise"),
+        ("masked", CUDA, HALF, {}, "stepwise"),
+        ("stacked", CUDA, FLOAT32, {}, "triton"),
+        ("stacked", CUDA, FLOAT64, {}, "reference"),
+        ("noise", CPU, FLOAT32, {}, "reference"),
+        ("noise", CUDA, FLOAT64, {}, "triton"),
+        ("noise", CUDA, HALF, {}, "reference"),
+        ("noise", CUDA, FLOAT32, {"traced": True}, "reference"),
+    ],
+)
+def test_the_default_engine_of_an_operator(
+    operator: Operator, device: torch.device, dtype: torch.dtype, options: dict[str, Any], expected: str
+) -> None:
+    pytest.importorskip("triton")
+    assert choose(operator, device, dtype, **options) == expected
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_only_stacked_networks_use_tritons_interpreter_by_default(
+    interpreted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setattr(backend, "interpreted", lambda: interpreted)
+    on_cpu = {operator: choose(operator, CPU, FLOAT32) for operator in get_args(Operator)}
+    assert [operator for operator, engine in on_cpu.items() if engine == "triton"] == ["stacked"] * interpreted
+
+
+def test_using_applies_to_recurrences_and_path_sums_alone() -> None:
+    pytest.importorskip("triton")
+    with using("reference"):
+        chosen = {operator: choose(operator, CUDA, FLOAT32) for operator in get_args(Operator)}
+    assert {operator for operator, engine in chosen.items() if engine == "triton"} == {"stacked", "noise"}
+    with using("cpu"):
+        assert choose("transition_rows", CUDA, FLOAT32) == "reference"
+        with pytest.raises(ValueError, match="the cpu engine has no kernels for device type 'cuda'"):
+            choose("masked", CUDA, FLOAT32)
+
+
+@pytest.mark.parametrize("operator", ["stacked", "noise"])
+def test_operators_without_a_slow_fallback_log_nothing(operator: Operator, caplog: pytest.LogCaptureFixture) -> None:
+    backend.warn_once.cache_clear()
+    assert choose(operator, CUDA, HALF) == "reference"
+    assert not caplog.records
+
+
+def test_every_row_of_the_table_names_a_module() -> None:
+    pytest.importorskip("triton")
+    assert [backend.missing(*row) for row in backend.LIMITS] == [None] * len(backend.LIMITS)
+
+
+def test_noise_is_required() -> None:
     weights = sttau.STTauLSTM(3, 8, 2)._weights(0)
     with pytest.raises(ValueError, match="needs noise; pass noise="):
         sttau.engine.run("lstm", torch.randn(2, 4, 3), weights)

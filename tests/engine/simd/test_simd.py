@@ -77,5 +77,5 @@ def test_a_kernel_is_compiled_again_when_a_file_of_its_functions_changes(tmp_pat
 def test_the_stamp_of_a_kernel_covers_the_vectors_it_uses() -> None:
     from sttau.engine.masked import cpu
 
-    stamp = cpu.forward_rows._cache._cache_file._source_stamp  # type: ignore[attr-defined]
+    _, stamp = cpu.forward_rows._cache._cache_file._version
     assert {"cpu.py", "vectors.py", "functions.py"} <= {name for name, _, _ in stamp}

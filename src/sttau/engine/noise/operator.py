@@ -1,4 +1,4 @@
-"""The random draws of a batch, and the engine that makes them."""
+"""The random draws of a batch, on the engine that :mod:`sttau.engine.backend` chooses."""
 
 from __future__ import annotations
 

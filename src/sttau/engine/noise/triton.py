@@ -33,14 +33,14 @@ def uniform_kernel(out, seed, sample, sequence, base, first, steps, blocks, size
     block = place % blocks
     line = place // blocks
     row = line // steps
-    number = (base | block).to(tl.uint32)
+    position = (base | block).to(tl.uint32)
     step = (first + line % steps).to(tl.uint32)
-    which = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
+    samples = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
     if sequence is None:
-        who = tl.zeros([BLOCK], tl.uint32) - 1
+        sequences = tl.zeros([BLOCK], tl.uint32) - 1
     else:
-        who = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
-    words = tl.philox(tl.load(seed), number, step, which, who, 10)
+        sequences = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
+    words = tl.philox(tl.load(seed), position, step, samples, sequences, 10)
     for word in tl.static_range(4):
         column = block * 4 + word
         tl.store(out + line * size + column, _uniform(words[word]), mask=on & (column < size))
@@ -53,12 +53,12 @@ def gumbel_kernel(out, seed, sequence, sample, total, rows, first_step, layer, B
     on = place < total
     row = place % rows
     time = (place // rows + first_step).to(tl.uint32)
-    who = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
-    which = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
+    sequences = tl.load(sequence + row, mask=on, other=0).to(tl.uint32)
+    samples = tl.load(sample + row, mask=on, other=0).to(tl.uint32)
     key = tl.load(seed)
     for block in tl.static_range((K + 3) // 4):
         counter = (tl.zeros([BLOCK], tl.int32) + layer * 65536 + block).to(tl.uint32)
-        words = tl.philox(key, counter, time, which, who, 10)
+        words = tl.philox(key, counter, time, samples, sequences, 10)
         for word in tl.static_range(4):
             if block * 4 + word < K:
                 gumbel = -tl.log(-tl.log(_uniform(words[word])))

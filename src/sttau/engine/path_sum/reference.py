@@ -57,13 +57,13 @@ def state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None =
     distribution = first[:, None]
     if matrices.shape[1] <= _SERIAL:
         distributions = [distribution]
-        for number in range(matrices.shape[1]):
-            distributions.append(_join(distributions[-1], matrices[:, number]))
+        for i in range(matrices.shape[1]):
+            distributions.append(_join(distributions[-1], matrices[:, i]))
         return torch.cat(distributions, dim=1)
     within = _products_in_blocks(matrices)
     starts = [distribution]
-    for number in range(within.shape[1] - 1):
-        starts.append(_join(starts[-1], within[:, number, -1]))
+    for i in range(within.shape[1] - 1):
+        starts.append(_join(starts[-1], within[:, i, -1]))
     rest = _join(torch.stack(starts, dim=1)[:, :, None], within)[..., 0, :].flatten(1, 2)
     return torch.cat([distribution, rest[:, : matrices.shape[1]]], dim=1)
 
@@ -83,8 +83,8 @@ def cumulative_products(matrices: Tensor, *, reverse: bool = False) -> Tensor:
         matrices = matrices.flip(1)
     within = _products_in_blocks(matrices, reverse)
     carried = [torch.eye(within.shape[-1], dtype=within.dtype, device=within.device).expand_as(within[:, 0, 0])]
-    for number in range(within.shape[1] - 1):
-        carried.append(_join(carried[-1], within[:, number, -1], reverse))
+    for i in range(within.shape[1] - 1):
+        carried.append(_join(carried[-1], within[:, i, -1], reverse))
     whole = _join(torch.stack(carried, dim=1)[:, :, None], within, reverse).flatten(1, 2)[:, : matrices.shape[1]]
     return whole.flip(1) if reverse else whole
 
@@ -97,8 +97,8 @@ def _products_in_blocks(matrices: Tensor, reverse: bool = False) -> Tensor:
     fill = torch.eye(k, dtype=matrices.dtype, device=matrices.device).expand(batch, blocks * width - time, k, k)
     grid = torch.cat([matrices, fill], dim=1).reshape(batch, blocks, width, k, k)
     within = [grid[:, :, 0]]
-    for number in range(1, width):
-        within.append(_join(within[-1], grid[:, :, number], reverse))
+    for i in range(1, width):
+        within.append(_join(within[-1], grid[:, :, i], reverse))
     return torch.stack(within, dim=2)
 
 

@@ -1,19 +1,19 @@
-"""The factored recurrence on a CPU: forward and backward. The kernels, compiled by Numba, are in ``cpu_kernels.py``.
+"""The factored recurrence on a CPU; the kernels, compiled by Numba, are in ``cpu_forward.py`` and ``cpu_backward.py``.
 
-How the work is cut. Nothing is shared between rows but the weights, so rows can be carried through time alone.
+Division of the work. Rows share only the weights, so each can be computed for all steps independently.
 
-    group   a few sequences, with all their samples, worked on together: while one waits for a sum, another computes
-    task    groups that one thread does one after another, adding to its own part of the weights' gradients; the parts
-            are added up at the end. With few sequences forward makes groups of some of the samples as well
-    piece   some steps of a group, so few that what they need stays in the second-level cache:
+    group   a few sequences, with all their samples, computed together: while one waits for a sum, another computes
+    task    groups that one thread processes one after another, adding to its own part of the weights' gradients; the
+            parts are added up at the end. With few sequences, the samples of the forward pass are divided as well
+    piece   steps of a group, few enough that what they need stays in the second-level cache:
 
             forward     project the piece's inputs ─▶ draw its noise ─▶ step by step: gates, u, logits, α
             backward    (project again) ─▶ step by step, from the end: δα, δu, δgates ─▶ products for dU, dS, dW
-    span    with tokens, the steps whose gate gradients wait in memory until they are summed token by token
+    span    with tokens, the steps whose gate gradients are stored until they are summed token by token
 
-How numbers lie. A ``Vector`` is a register of numbers, its ``lanes``. The hidden units are cut in panels of one Vector,
-the last filled up with zeros, and a row of gates is stored panel by panel, with a panel's gates side by side in slots:
-what one Vector of u needs is contiguous, and is one tile of a matrix product. The slots are
+Memory layout. A ``Vector`` is a SIMD register, and its elements are its ``lanes``. The hidden units are divided into
+panels of one Vector, the last padded with zeros, and a row of gates is stored panel by panel, with a panel's gates in
+adjacent slots: what one Vector of u needs is contiguous, and is one tile of a matrix product. The slots are
 
     LSTM   i  f  g  o                    read from the input and from the state
     GRU    n  r  z                       read from the input (n before the reset)
@@ -21,11 +21,11 @@ what one Vector of u needs is contiguous, and is one tile of a matrix product. T
 
 so for both cells the state's part is a combination of k rows of four slots, U (and S), with coefficients α_{t-1}; at a
 row's first step it is the row ``start`` with coefficient 1. With few features their weights are such rows as well; with
-more, the input is projected by a matrix product, and forward keeps what is modest of that for backward; with tokens
+more, the input is projected by a matrix product, and forward saves a bounded part of it for backward; with tokens
 every token's vector is projected once.
 
-Every sum has a fixed order, given by the shapes alone: results depend neither on the number of threads nor, for a row's
-values, on the rows beside it.
+Every sum has a fixed order, determined by the shapes: results depend neither on the number of threads nor, for a row's
+values, on the other rows.
 """
 
 from __future__ import annotations
@@ -37,25 +37,35 @@ import torch
 from torch import Tensor
 
 from sttau.engine.recurrence import cpu_backward, cpu_forward
-from sttau.engine.recurrence.cpu_common import DIRECT, FEATURES, TABLE, Given, Group, Made, Plan, Sums, sizes
+from sttau.engine.recurrence.cpu_common import (
+    DIRECT,
+    FEATURES,
+    TABLE,
+    BackwardInputs,
+    Group,
+    Outputs,
+    Plan,
+    Sums,
+    sizes,
+)
 from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, through_weight
 from sttau.engine.simd import Array, lanes_of
 from sttau.engine.simd.arrays import as_array, as_integers, as_tensor, empty, filled, from_panels, pad_last, to_panels
 from sttau.engine.simd.threads import ranges, run_all
 
-_FEW_FEATURES = 8  # up to here x_t joins α_{t-1} as coefficients, and no projected input exists at all
+_FEW_FEATURES = 8  # up to this number x_t joins α_{t-1} as coefficients, and the input is not projected
 _PIECE_BYTES = 1 << 19  # projected input of a piece: half a second-level cache
-_KEPT_BYTES = 3 << 23  # of projected input kept for backward, a whole number of steps; later ones are projected again
-# (beyond 32 MiB malloc takes new pages from the system each time, which costs what projecting again does)
+_KEPT_BYTES = 3 << 23  # projected input saved for backward, in whole steps; later steps are projected again
+# (beyond 32 MiB malloc takes new pages from the system each time, which costs as much as projecting again)
 _PART_BYTES = 1 << 26  # the tasks' own sums of weight gradients, together
-_SPAN_BYTES = 1 << 25  # with tokens, gate gradients wait in memory until they are summed token by token
+_SPAN_BYTES = 1 << 25  # with tokens, gate gradients that are stored until they are summed token by token
 _TOKENS = 96  # tokens that one task projects
 
 
 def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
-    """The rows of gates that forward keeps: (tokens, gates), (batch, steps, gates) of features, or (0,).
+    """The shape of the rows of gates that forward saves: (tokens, gates), (batch, steps, gates) of features, or (0,).
 
-    Without a comparison, so that compilers and exporters may leave lengths open.
+    Written without comparisons, so that compilers and exporters may keep lengths symbolic.
     """
     few = problem.index is None and problem.x.shape[-1] <= _FEW_FEATURES
     if not keep or few:
@@ -69,13 +79,13 @@ def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
 
 
 def forward(problem: Problem, keep: bool) -> Results:
-    """Run the recurrence; ``keep`` what backward will need."""
+    """Run the recurrence; ``keep`` saves what backward will need."""
     tokens = problem.index is not None
     projected = problem.states.new_empty(projected_shape(problem, keep or tokens))
     plan, tasks = _plan(problem, projected)
     if tokens:
-        number = len(problem.x)
-        run_all(lambda item: cpu_forward.project_tokens(plan, *item), ranges(number, _TOKENS), number * plan.hidden)
+        count = len(problem.x)
+        run_all(lambda item: cpu_forward.project_tokens(plan, *item), ranges(count, _TOKENS), count * plan.hidden)
     T, rows, k, d = plan.time, plan.rows, plan.k, plan.hidden
     shapes = {
         "alpha": (T, rows, k),
@@ -88,14 +98,14 @@ def forward(problem: Problem, keep: bool) -> Results:
     if problem.lengths is not None:
         arrays["alpha"].fill(0)
         arrays["output"].fill(0)
-    made = Made(*(array.reshape(-1) for array in arrays.values()))
-    # With few sequences their samples are shared out too; each group then projects the input for itself.
+    outputs = Outputs(*(array.reshape(-1) for array in arrays.values()))
+    # With few sequences their samples are divided too; each group then projects the input itself.
     whole, samples = [group for task in tasks for group in task], rows // plan.batch
     share = -(-samples // max(1, 4 // len(whole)))
     groups = [group._replace(s0=low, s1=high) for group in whole for low, high in ranges(samples, share)]
 
     def carry(group: Group) -> None:
-        cpu_forward.forward_rows(plan, made, empty(plan.x, cpu_forward.forward_space(plan, group)), group)
+        cpu_forward.forward_rows(plan, outputs, empty(plan.x, cpu_forward.forward_space(plan, group)), group)
 
     run_all(carry, groups, T * rows * d)
     return Results(
@@ -140,7 +150,7 @@ def backward(
     weights = _transposed(problem, lanes) if needs_x else new(0)
     soft = results.soft if plan.hard else results.alpha
     read = (results.alpha, soft, results.memory, grad_alpha, grad_output)
-    given = Given(weights, *(as_array(tensor).reshape(-1) for tensor in read))
+    given = BackwardInputs(weights, *(as_array(tensor).reshape(-1) for tensor in read))
 
     def sums_of(part: int) -> Sums:
         own = (array[min(part, len(array) - 1)] for array in summed)
@@ -285,13 +295,13 @@ def _transposed(problem: Problem, lanes: int) -> Array:
 
 
 def _shared(gradient: Array, rows: int) -> Array:
-    """The gradient (rows, …) of what all rows share, if they do."""
+    """The gradient (rows, …), summed over the rows where they share the value."""
     whole: Array = gradient if len(gradient) == rows else gradient.sum(axis=0, keepdims=True)
     return whole
 
 
 def _by_token(token: Array, tokens: int) -> tuple[Array, list[tuple[int, int]]]:
-    """Steps in the order of their tokens, and where to cut that order so that no token lies on both sides."""
+    """Steps in the order of their tokens, and the ranges to divide them into, so that every token is in one range."""
     ends = np.bincount(token, minlength=tokens).cumsum()
     near = np.arange(1, 17) * len(token) // 16
     cuts = [0, *np.unique(ends[np.searchsorted(ends, near)]).tolist()]

@@ -9,13 +9,13 @@ import numpy as np
 from sttau.engine.recurrence.cpu_common import (
     FEATURES,
     TABLE,
-    Given,
+    BackwardInputs,
     Group,
-    Here,
     Plan,
     Source,
-    Space,
+    StepPointers,
     Sums,
+    Workspace,
     first_memory,
     gate_source,
     gru_gates,
@@ -66,13 +66,13 @@ def _back_transition(p: Plan, alpha: Array, grad: Array, carry: Array, out: Arra
         store(out, j, delta)
         mean = fma(value, delta, mean)
     middle = total(mean)
-    heat = zeros(alpha)
+    grad_tau = zeros(alpha)
     for j in range(0, wide, lanes):
         value = load_some(alpha, j, p.k - j)
         delta = value * (load(out, j) - middle) * inverse
         store(out, j, delta)
-        heat = fma(delta, where_positive(value, log(larger(value, 1e-37)), 0.0), heat)
-    return float(-total(heat))
+        grad_tau = fma(delta, where_positive(value, log(larger(value, 1e-37)), 0.0), grad_tau)
+    return float(-total(grad_tau))
 
 
 @device_function
@@ -88,8 +88,8 @@ def _back_state(p: Plan, v: int, sums: Array, d0: Any, d1: Any, d2: Any, d3: Any
 
 
 @device_function
-def _lstm_again(p: Plan, g: Source, h: Here) -> None:
-    """The gates after the nonlinearity, and tanh c in the place of u."""
+def _lstm_again(p: Plan, g: Source, h: StepPointers) -> None:
+    """The gates after the nonlinearity, and tanh c, stored where u will be."""
     lanes, panels, _, _, _ = sizes(p)
     full = panels * lanes
     for v in range(panels):
@@ -124,8 +124,8 @@ def _gru_again(p: Plan, g: Source, gates: Array) -> None:
 
 
 @device_function
-def _lstm_back(p: Plan, v: int, du: Any, h: Here, peephole: Array) -> None:
-    """Panel v: δgates in the place of the gates, u in the place of tanh c, and δc of the step before."""
+def _lstm_back(p: Plan, v: int, du: Any, h: StepPointers, peephole: Array) -> None:
+    """Panel v: δgates, which overwrite the gates, u, which overwrites tanh c, and δc of the previous step."""
     lanes, panels, _, _, _ = sizes(p)
     full, q, at = panels * lanes, v * lanes, v * 4 * lanes
     i, f, n = load(h.gates, at), load(h.gates, at + lanes), load(h.gates, at + 2 * lanes)
@@ -153,8 +153,8 @@ def _lstm_back(p: Plan, v: int, du: Any, h: Here, peephole: Array) -> None:
 
 
 @device_function
-def _gru_back(p: Plan, v: int, du: Any, here: Here) -> None:
-    """Panel v: δgates in the place of the gates, and u."""
+def _gru_back(p: Plan, v: int, du: Any, here: StepPointers) -> None:
+    """Panel v: δgates, which overwrite the gates, and u."""
     lanes = BYTES // p.x.itemsize
     gates, at = here.gates, v * 5 * lanes
     n, r, z = load(gates, at), load(gates, at + lanes), load(gates, at + 2 * lanes)
@@ -206,12 +206,14 @@ def _back_input(p: Plan, weights: Array, out: Array, row: int, step: int, gates:
 
 
 @device_function
-def _back_products(p: Plan, given: Given, out: Sums, w: Space, place: int, row: int, t0: int, t1: int) -> None:
-    """What a row's steps t0 … t1, from ``place`` on in the space, add to the gradients of U, S, W, the bias and x."""
+def _back_products(
+    p: Plan, given: BackwardInputs, out: Sums, w: Workspace, place: int, row: int, t0: int, t1: int
+) -> None:
+    """What a row's steps t0 … t1, from ``place`` on in the workspace, add to gradients of U, S, W, bias and x."""
     lanes, panels, slots, width, wide = sizes(p)
     k, f, full, inner = p.k, p.features, panels * lanes, (4 if p.lstm else 3) * lanes
     b, shift, steps = row % p.batch, (0 if p.lstm else lanes), t1 - t0
-    # α of the step before makes a step's gates, so the step that is read first has none.
+    # A step's gates depend on α of the previous step; the step that is read first has none.
     low, high = (t0, min(t1, p.lengths[b] - 1)) if p.reverse else (max(t0, 1), t1)
     before = pointer(given.alpha, ((low + 1 if p.reverse else low - 1) * p.rows + row) * k)
     logits, us = pointer(w.logits, place * wide), pointer(w.us, place * full)
@@ -232,26 +234,26 @@ def _back_products(p: Plan, given: Given, out: Sums, w: Space, place: int, row: 
 
 
 def backward_space(p: Plan, g: Group) -> int:
-    """How many numbers ``backward_rows`` works in."""
+    """Size of the workspace of ``backward_rows``."""
     lanes, panels, _, width, wide = sizes.py_func(p)
     step = (2 if g.s1 - g.s0 > 1 else 1) * width + wide + panels * lanes
     return int((g.b1 - g.b0) * p.piece * step + p.piece * 4 * lanes + (p.k + 1 + panels) * lanes)
 
 
 @kernel
-def backward_rows(p: Plan, given: Given, out: Sums, work: Array, group: Group, span0: int, span1: int) -> None:
-    """Carry gradients of a group back through the steps span0 … span1."""
+def backward_rows(p: Plan, given: BackwardInputs, out: Sums, work: Array, group: Group, span0: int, span1: int) -> None:
+    """Propagate gradients of a group back through the steps span0 … span1."""
     lanes, panels, slots, width, wide = sizes(p)
     b0, b1, s0, s1 = group
     d, k, full, area = p.hidden, p.k, panels * lanes, (b1 - b0) * p.piece
     shift = 0 if p.lstm else lanes
-    # A gate's gradient takes the place of its projected input, unless further samples need that again.
+    # A gate's gradient overwrites its projected input, unless further samples need that again.
     gates = pointer(work, area * width if s1 - s0 > 1 else 0)
     logits, us = pointer(gates, area * width), pointer(gates, area * (width + wide))
     space = pointer(us, area * full)
     sums = pointer(space, p.piece * 4 * lanes)
     one, old = pointer(sums, k * lanes), pointer(sums, (k + 1) * lanes)
-    w = Space(gates, logits, us, space, one)
+    w = Workspace(gates, logits, us, space, one)
     fill(old, full, 0.0)
     fill(one, 1, 1.0)
     pieces = (span1 - span0 + p.piece - 1) // p.piece
@@ -271,7 +273,7 @@ def backward_rows(p: Plan, given: Given, out: Sums, work: Array, group: Group, s
                     opening, closing = is_first_or_last(p, t, b)
                     place, row, now = (b - b0) * p.piece + t - t0, s * p.batch + b, t * p.rows + s * p.batch + b
                     before = now + (p.rows if p.reverse else -p.rows)
-                    h = Here(
+                    h = StepPointers(
                         gates=pointer(gates, place * width),
                         logits=pointer(logits, place * wide),
                         us=pointer(us, place * full),
@@ -282,7 +284,7 @@ def backward_rows(p: Plan, given: Given, out: Sums, work: Array, group: Group, s
                     )
                     its_input = pointer(projected, ((b - b0) * apart + t - t0) * width)
                     g = gate_source(p, its_input, t, row, opening, pointer(given.alpha, before * k), one)
-                    # The gates again. They do not wait for δα, so a loop of their own keeps the processor busy.
+                    # Recompute the gates, in a separate loop, because they do not depend on δα.
                     if p.lstm:
                         if opening:
                             copy(old, 0, first_memory(p, row), 0, full)

@@ -18,11 +18,11 @@ from sttau.engine.simd import (
     zeros,
 )
 
-TABLE, FEATURES, DIRECT = 0, 1, 2  # where the input's part of the gates comes from: tokens, many features, few
+TABLE, FEATURES, DIRECT = 0, 1, 2  # source of the input's part of the gates: tokens, many features, few features
 
 
 class Plan(NamedTuple):
-    """A problem as the kernels read it: flat arrays in panels, padded to whole Vectors, and plain numbers."""
+    """A problem as the kernels read it: flat arrays in panels, padded to whole Vectors, and scalars."""
 
     x: Array
     tokens: Array  # (time, batch) rows of ``projected``
@@ -67,8 +67,8 @@ class Group(NamedTuple):
     s1: int
 
 
-class Made(NamedTuple):
-    """What forward writes: the fields of ``factored.Results``, flat."""
+class Outputs(NamedTuple):
+    """What forward writes: the fields of ``problem.Results``, flat."""
 
     alpha: Array
     output: Array
@@ -77,8 +77,8 @@ class Made(NamedTuple):
     memory: Array
 
 
-class Given(NamedTuple):
-    """What backward reads beside the plan."""
+class BackwardInputs(NamedTuple):
+    """What backward reads besides the plan."""
 
     weights: Array  # W_x for δx, see ``cpu._transposed``; or empty
     alpha: Array
@@ -89,9 +89,9 @@ class Given(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What backward writes: a row's own numbers, and from ``recurrent`` on a task's own sums, added up afterwards."""
+    """What backward writes: values of a row and, from ``recurrent`` on, a task's sums, added up afterwards."""
 
-    carry: Array  # (rows, k in whole Vectors): δα that comes from the step read next
+    carry: Array  # (rows, k in whole Vectors): δα from the step read next
     memory: Array  # (rows, panels, lanes): δc, likewise
     start: Array  # (rows, panels, 4, lanes)
     x: Array  # (time, batch, features) or empty
@@ -104,18 +104,18 @@ class Sums(NamedTuple):
     temperature: Array  # (1,)
 
 
-class Space(NamedTuple):
-    """Where backward works: pointers to what holds a piece of a group, and to what holds a step."""
+class Workspace(NamedTuple):
+    """The workspace of backward: pointers to buffers for a piece of a group, and for a step."""
 
     gates: Array  # (sequences, piece, panels, slots, lanes): the gates, then their gradients
     logits: Array  # (sequences, piece, k in whole Vectors): δ of the logits
     us: Array  # (sequences, piece, panels, lanes): tanh c of an LSTM, then u
     x: Array  # (piece, 4, lanes)
-    one: Array  # the number 1
+    one: Array  # the value 1
 
 
-class Here(NamedTuple):
-    """Pointers to what one row works on in one step of the way back."""
+class StepPointers(NamedTuple):
+    """Pointers to the buffers of one row at one step of the backward pass."""
 
     gates: Array
     logits: Array
@@ -139,11 +139,11 @@ class Source(NamedTuple):
 
 @device_function
 def sizes(p: Plan) -> tuple[int, int, int, int, int]:
-    """Lanes, panels, slots of a panel, numbers in a row of gates, and k in whole Vectors."""
+    """Lanes, panels, slots of a panel, length of a row of gates, and k rounded up to whole Vectors."""
     lanes = BYTES // p.x.itemsize
     panels = (p.hidden + lanes - 1) // lanes
     slots = 4 if p.lstm else 5
-    # One Vector more than needed: rows at a distance of a power of two would fight for the same places in the cache.
+    # One Vector more than needed: rows at a distance of a power of two would compete for the same cache lines.
     return lanes, panels, slots, (panels * slots + 1) * lanes, (p.k + lanes - 1) // lanes * lanes
 
 
@@ -173,13 +173,13 @@ def project_piece(p: Plan, out: Array, apart: int, t0: int, steps: int, g: Group
 
 @device_function
 def kept_gates(p: Plan, t0: int, b0: int) -> Any:
-    """Where the kept rows of gates begin, from sequence b0 and step t0 on."""
+    """Pointer to the saved rows of gates, from sequence b0 and step t0 on."""
     return pointer(p.projected, (b0 * p.kept + t0) * sizes(p)[3])
 
 
 @device_function
 def is_first_or_last(p: Plan, t: int, b: int) -> tuple[bool, bool]:
-    """Whether t is the step a sequence's reading begins with, and the one it ends with."""
+    """Whether t is the step that is read first in a sequence, and whether it is read last."""
     last = p.lengths[b] - 1
     return (t == last, t == 0) if p.reverse else (t == 0, t == last)
 

@@ -7,7 +7,7 @@ from typing import Any
 from sttau.engine.recurrence.cpu_common import (
     FEATURES,
     Group,
-    Made,
+    Outputs,
     Plan,
     Source,
     first_memory,
@@ -75,7 +75,7 @@ def _logits(p: Plan, z: Array, u: Array) -> None:
 
 @device_function
 def _draw(p: Plan, out: Array, row: int, t: int, steps: int, buffer: Array) -> None:
-    """Gumbel noise (steps, k in whole Vectors) of one row from step t: see noise.py. A Vector's lanes are steps."""
+    """Gumbel noise (steps, k in whole Vectors) of one row from step t, as in ``engine/noise``. Lanes are steps."""
     lanes, _, _, _, wide = sizes(p)
     for block in range((p.k + 3) // 4):
         for i in range(0, steps, lanes):
@@ -139,7 +139,7 @@ def _harden(p: Plan, z: Array, alpha: Array) -> None:
 
 @device_function
 def _deliver(out: Array, to: int, values: Array, size: int) -> None:
-    """Copy ``size`` numbers from where there is room for whole Vectors."""
+    """Copy ``size`` values from a buffer of whole Vectors."""
     for i in range(0, size, BYTES // out.itemsize):
         store_some(out, to + i, load(values, i), size - i)
 
@@ -172,7 +172,7 @@ def _gru_step(p: Plan, g: Source, u: Array) -> None:
 
 
 def forward_space(p: Plan, g: Group) -> int:
-    """How many numbers ``forward_rows`` works in."""
+    """Size of the workspace of ``forward_rows``."""
     lanes, panels, _, width, wide = sizes.py_func(p)
     steps, rows = (g.b1 - g.b0) * p.piece, (g.b1 - g.b0) * (g.s1 - g.s0)
     gates = steps * width if p.source == FEATURES else 0
@@ -180,7 +180,7 @@ def forward_space(p: Plan, g: Group) -> int:
 
 
 @kernel
-def forward_rows(p: Plan, made: Made, work: Array, group: Group) -> None:
+def forward_rows(p: Plan, outputs: Outputs, work: Array, group: Group) -> None:
     """Run a group from its first step to its last."""
     lanes, panels, _, width, wide = sizes(p)
     b0, b1, s0, s1 = group
@@ -192,7 +192,7 @@ def forward_rows(p: Plan, made: Made, work: Array, group: Group) -> None:
     z, u = pointer(one, lanes), pointer(one, lanes + wide)
     alphas, memories = pointer(u, full), pointer(u, full + rows * wide)
     fill(noise, draws, 0.0)
-    fill(z, wide, -1e30)  # states beyond k are never taken
+    fill(z, wide, -1e30)  # states beyond k are never chosen
     fill(one, 1, 1.0)
     if p.lstm:
         for n in range(rows):
@@ -201,7 +201,7 @@ def forward_rows(p: Plan, made: Made, work: Array, group: Group) -> None:
     for number in range(pieces):
         t0 = (pieces - 1 - number if p.reverse else number) * p.piece
         steps = min(p.piece, p.time - t0)
-        keep = s0 == 0 and t0 + steps <= p.kept  # of groups that share sequences one will do
+        keep = s0 == 0 and t0 + steps <= p.kept  # one of the groups that share sequences is enough
         projected, apart = (kept_gates(p, t0, b0), p.kept) if keep else (pointer(work, 0), p.piece)
         if p.source == FEATURES:
             project_piece(p, projected, apart, t0, steps, group)
@@ -222,23 +222,23 @@ def forward_rows(p: Plan, made: Made, work: Array, group: Group) -> None:
                     g = gate_source(p, its_input, t, row, opening, a, one)
                     if p.lstm:
                         _lstm_step(p, g, c, u)
-                        if made.memory.size > 0:
-                            _deliver(made.memory, now * d, c, d)
+                        if outputs.memory.size > 0:
+                            _deliver(outputs.memory, now * d, c, d)
                         if closing:
-                            _deliver(made.last, row * d, c, d)
+                            _deliver(outputs.last, row * d, c, d)
                     else:
                         _gru_step(p, g, u)
                     if p.every:
-                        _deliver(made.output, now * d, u, d)
+                        _deliver(outputs.output, now * d, u, d)
                     elif p.final and closing:
-                        _deliver(made.output, row * d, u, d)
+                        _deliver(outputs.output, row * d, u, d)
                     _logits(p, z, u)
                     _transition(p, z, pointer(noise, ((b - b0) * p.piece + t - t0) * wide), a)
                     if p.hard:
-                        if made.soft.size > 0:
-                            _deliver(made.soft, now * k, a, k)
+                        if outputs.soft.size > 0:
+                            _deliver(outputs.soft, now * k, a, k)
                         _harden(p, z, a)
-                    _deliver(made.alpha, now * k, a, k)
+                    _deliver(outputs.alpha, now * k, a, k)
 
 
 @kernel

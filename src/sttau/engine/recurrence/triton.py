@@ -146,7 +146,7 @@ def forward(problem: Problem, keep: bool) -> Results:
         if by_steps is None:
             launch(kernel, rows, tensors, [begin, end, *integers], options)
         else:
-            by_steps.walk(x, range(begin, end), *integers)
+            by_steps.run(x, range(begin, end), *integers)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
         beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
         alpha.masked_fill_(beyond[:, :, None], 0)
@@ -173,7 +173,7 @@ class _Steps:
         self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
         self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
 
-    def walk(self, x: Tensor, steps: range, *integers: int) -> None:
+    def run(self, x: Tensor, steps: range, *integers: int) -> None:
         """Compute a piece of time from its projected input and the integer arguments that all kernels take."""
         problem, (alpha, output, last, soft, memory, _) = self.problem, self.results
         read = [x, self.mixed, self.old, problem.peephole, problem.start, problem.first, problem.lengths]

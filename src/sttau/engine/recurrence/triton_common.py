@@ -1,14 +1,14 @@
-"""The kernels of the Triton engine: one program owns a row, and walks through its steps.
+"""Device functions of the Triton engine, whose programs each own a row and go through its steps.
 
-The *resident* kernels keep U (k × G·d) and S (k × d) in registers. They are written for each k anew: the K vectors of a
+The *resident* kernels keep U (k × G·d) and S (k × d) in registers. They are specialized for k: the K vectors of a
 matrix are a tuple of K one-dimensional tensors, sums over states are unrolled, and α is a tuple of scalars, so that no
-state is padded and nothing is exchanged between threads but the K sums over d. The *streamed* kernels hold any number
-of states and read U and S from cache at every step. Where many rows have many states, a step is two matrix products,
-with a kernel after each.
+state is padded and threads exchange only the K sums over d. The *streamed* kernels take any number of states and read U
+and S from cache at every step. Where many rows have many states, a step is two matrix products, with a kernel after
+each.
 
-Kernels take what :class:`sttau.engine.factored.Problem` describes, for the steps t0 … t1 - 1. d is the hidden size and
-D the next power of two; F is the number of features projected inside the kernel, or 0 where ``x`` is projected already.
-READ says which u_t to return: 0 none, 1 the last, 2 all.
+Kernels take the fields of :class:`~sttau.engine.recurrence.problem.Problem`, for the steps t0 … t1 - 1. d is the
+hidden size and D the next power of two; F is the number of features projected inside the kernel, or 0 where ``x`` is
+projected already. READ selects the u_t to return: 0 none, 1 the last, 2 all.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def mix(weight, vectors, first: tl.constexpr, stride: tl.constexpr, K: tl.conste
 
 @triton.jit
 def load_rows(pointer, columns, on, K: tl.constexpr, G: tl.constexpr, d):
-    """K · G vectors of a (K, G · d) matrix, gates of a state beside each other."""
+    """K · G vectors of a (K, G · d) matrix, with the gates of a state adjacent."""
     rows = ()
     for i in tl.static_range(K * G):
         rows = rows + (tl.load(pointer + i * d + columns, mask=on, other=0.0),)
@@ -115,7 +115,7 @@ def zero_scalars(K: tl.constexpr):
 
 @triton.jit
 def load_gradient(pointer, place, K: tl.constexpr):
-    """Of α at one step; zeros where nothing outside reads α."""
+    """The gradient of α at one step; zeros where α has none from outside."""
     if pointer is None:
         return zero_scalars(K)
     else:
@@ -179,7 +179,7 @@ def valid_steps(lengths, sequence, time):
 
 @triton.jit
 def fetch(x, place, columns, on, G: tl.constexpr, d: tl.constexpr, stride, F: tl.constexpr):
-    """Ask for a step's input: G projected vectors, or F plain numbers."""
+    """Load a step's input: G projected vectors, or F features."""
     if F == 0:
         return load_gates(x + place * stride, columns, on, G, d)
     else:
@@ -191,7 +191,7 @@ def fetch(x, place, columns, on, G: tl.constexpr, d: tl.constexpr, stride, F: tl
 
 @triton.jit
 def project(fetched, W, b, G: tl.constexpr, F: tl.constexpr):
-    """The projected input, made here from a few numbers."""
+    """The projected input, computed here from a few features."""
     if F == 0:
         return fetched
     else:
@@ -206,7 +206,7 @@ def project(fetched, W, b, G: tl.constexpr, F: tl.constexpr):
 
 @triton.jit
 def load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr, F: tl.constexpr):
-    """W_x by columns and the bias, for inputs of F numbers."""
+    """W_x by columns and the bias, for inputs of F features."""
     W = ()
     b = ()
     for g in tl.static_range(G):

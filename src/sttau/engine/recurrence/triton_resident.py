@@ -70,7 +70,7 @@ def forward_resident(
 
         for _ in range(steps):
             place = t * rows + row
-            ahead = tl.minimum(tl.maximum(t + move, t0), t1 - 1)  # what a step reads is loaded a step before
+            ahead = tl.minimum(tl.maximum(t + move, t0), t1 - 1)  # a step's input is loaded one step ahead
             following = fetch(x, (ahead - t0) * B + sequence, columns, on, G, d, x_stride, F)
             xs = project(fetched, W, b, G, F)
             if not QUIET:
@@ -140,7 +140,7 @@ def backward_resident(
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
 ):  # fmt: skip
     G: tl.constexpr = 3 if GRU else 4
-    BLOCKS: tl.constexpr = 6 if GRU else 5  # of d numbers, in a row of ``wide``
+    BLOCKS: tl.constexpr = 6 if GRU else 5  # blocks of d values in a row of ``wide``
     row = tl.program_id(0).to(tl.int64)
     sequence = row % B
     length = valid_steps(lengths, sequence, time)
@@ -165,10 +165,10 @@ def backward_resident(
         origin = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
         if CARRY:
             da = load_scalars(carry_alpha + row * K, K)
-            warmth = tl.load(grad_temperature + row)
+            grad_tau = tl.load(grad_temperature + row)
         else:
             da = zero_scalars(K)
-            warmth = 0.0
+            grad_tau = 0.0
         if PEEPHOLE:
             own = grad_peephole + row * 3 * d
             seen = load_gates(own, columns, on if CARRY else columns < 0, 3, d)
@@ -220,7 +220,7 @@ def backward_resident(
             else:
                 s = a
 
-            # What the forward pass knew: off the serial path, because α is kept.
+            # Recompute the forward pass, off the serial path, because α is saved.
             if GRU:
                 r = tl.sigmoid(xs[0] + mix(old, U, 0, 3, K) + tl.where(begins, opening[0], 0.0))
                 z = tl.sigmoid(xs[1] + mix(old, U, 1, 3, K) + tl.where(begins, opening[1], 0.0))
@@ -250,7 +250,7 @@ def backward_resident(
             into = coefficients + place * (2 * K + 2 + F)
             for j in tl.static_range(K):
                 dl = dl + (s[j] * (da[j] + outer[j] - dot) * inverse,)
-                warmth -= dl[j] * tl.log(tl.maximum(s[j], 1e-37))  # where α is 0, so is its gradient
+                grad_tau -= dl[j] * tl.log(tl.maximum(s[j], 1e-37))  # where α is 0, so is its gradient
                 tl.store(into + j, old[j])
                 tl.store(into + K + j, dl[j])
             tl.store(into + 2 * K, 1.0)
@@ -319,7 +319,7 @@ def backward_resident(
             t += move
         for j in tl.static_range(K):
             tl.store(carry_alpha + row * K + j, da[j])
-        tl.store(grad_temperature + row, warmth)
+        tl.store(grad_temperature + row, grad_tau)
         if PEEPHOLE:
             for gate in tl.static_range(3):
                 tl.store(own + gate * d + columns, seen[gate], mask=on)
@@ -335,7 +335,7 @@ def through_weight(
 ):  # fmt: skip
     """From dU, at the head of ``sums``, to W_h = dUᵀ S and b_h in tiles; dS in stripes; and dτ, summed over rows."""
     G: tl.constexpr = 3 if GRU else 4
-    CELL: tl.constexpr = 5 * d if GRU else 4 * d  # where u stands
+    CELL: tl.constexpr = 5 * d if GRU else 4 * d  # position of u
     WIDTH: tl.constexpr = CELL + d
     ACROSS: tl.constexpr = (d + 63) // 64
     TILES: tl.constexpr = (G * d + 63) // 64 * ACROSS
@@ -347,7 +347,7 @@ def through_weight(
         m = program % ACROSS * 64 + tl.arange(0, 64)
         column = n
         if GRU:
-            column = n + tl.where(n < 2 * d, 0, d)  # n reads r ⊙ (U α): its gradient stands behind that of the input
+            column = n + tl.where(n < 2 * d, 0, d)  # n reads r ⊙ (U α): its gradient follows that of the input
         dU = tl.load(
             sums + j[None, :] * WIDTH + column[:, None], mask=(j < K)[None, :] & (n < G * d)[:, None], other=0.0
         )
@@ -375,8 +375,8 @@ def through_weight(
             total = tl.dot(dU, W, total, input_precision="ieee")
         tl.store(of_states + j[:, None] * d + m[None, :], total, mask=on)
     else:
-        warmth = tl.zeros([1024], tl.float32)
+        grad_tau = tl.zeros([1024], tl.float32)
         for begin in range(0, rows, 1024):
             row = begin + tl.arange(0, 1024)
-            warmth += tl.load(by_row + row, mask=row < rows, other=0.0)
-        tl.store(of_temperature, tl.sum(warmth, 0))
+            grad_tau += tl.load(by_row + row, mask=row < rows, other=0.0)
+        tl.store(of_temperature, tl.sum(grad_tau, 0))

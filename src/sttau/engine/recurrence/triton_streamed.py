@@ -32,7 +32,7 @@ def _mix_streamed(
         for i in tl.static_range(N):
             j = tl.cast(block, tl.int32) + i
             values = values + load_gates(matrix + j * (G * d), columns, columns < tl.where(j < K, d, 0), G, d)
-        tl.debug_barrier()  # so that all of these are under way before anything waits for one
+        tl.debug_barrier()  # so that all loads are issued before any is waited for
         for i in tl.static_range(N):
             j = tl.cast(block, tl.int32) + i
             weight = tl.load(coefficients + j, mask=j < K, other=0.0)
@@ -44,19 +44,19 @@ def _mix_streamed(
 
 
 @triton.jit
-def _choose(here, soft, inverse, number, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr):
-    """α from logits, in their place; ``inverse`` is 1 / τ."""
-    l = tl.load(here + number, mask=number < K, other=float("-inf")) * inverse
+def _choose(here, soft, inverse, state, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr):
+    """α from logits, in place; ``inverse`` is 1 / τ."""
+    l = tl.load(here + state, mask=state < K, other=float("-inf")) * inverse
     top = tl.max(l, 0)
     e = tl.exp(l - top)
     a = e / tl.sum(e, 0)
     if HARD:
         if KEEP:
-            tl.store(soft + number, a, mask=number < K)
-        winner = tl.min(tl.where(l == top, number, KP), 0)
-        a = (number == winner).to(tl.float32)
+            tl.store(soft + state, a, mask=state < K)
+        winner = tl.min(tl.where(l == top, state, KP), 0)
+        a = (state == winner).to(tl.float32)
     tl.debug_barrier()  # all have read what is overwritten
-    tl.store(here + number, a, mask=number < K)
+    tl.store(here + state, a, mask=state < K)
 
 
 @triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
@@ -82,7 +82,7 @@ def forward_streamed(
     if steps > 0:
         columns = tl.arange(0, D)
         on = columns < d
-        number = tl.arange(0, KP)
+        state = tl.arange(0, KP)
         inverse = 1 / tl.load(temperature)
         peep = ()
         if PEEPHOLE:
@@ -97,7 +97,7 @@ def forward_streamed(
             place = t * rows + row
             begins = (t == length - 1) if REVERSE else (t == 0)
             here = alpha + place * K
-            # The first step reads ``start`` in place of U, with nothing to mix.
+            # The first step reads ``start`` instead of a mixture of U.
             if begins:
                 h = load_gates(start + row * start_stride, columns, on, G, d)
                 if GRU:
@@ -122,7 +122,7 @@ def forward_streamed(
                     l += tl.load(here + j, mask=j < K, other=0.0)
                 tl.store(here + j, l, mask=j < K)
             tl.debug_barrier()  # what some threads wrote, others read
-            _choose(here, soft + place * K, inverse, number, K, KP, HARD, KEEP)
+            _choose(here, soft + place * K, inverse, state, K, KP, HARD, KEEP)
             if READ == 2:
                 tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
             elif READ == 1:
@@ -190,7 +190,7 @@ def gates_of_step(
 def states_of_step(
     alpha, soft, temperature, t, rows, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr
 ):  # fmt: skip
-    """α of step t from its logits, noise and all, in their place."""
+    """α of step t from its perturbed logits, in place."""
     place = (tl.cast(t, tl.int64) * rows + tl.program_id(0)) * K
     _choose(alpha + place, soft + place, 1 / tl.load(temperature), tl.arange(0, KP), K, KP, HARD, KEEP)
 
@@ -207,13 +207,13 @@ def backward_streamed(
     N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
     G: tl.constexpr = 3 if GRU else 4
-    BLOCKS: tl.constexpr = 6 if GRU else 5  # of d numbers, in a row of ``wide``
+    BLOCKS: tl.constexpr = 6 if GRU else 5  # blocks of d values in a row of ``wide``
     row = tl.program_id(0).to(tl.int64)
     sequence = row % B
     length = valid_steps(lengths, sequence, time)
     columns = tl.arange(0, D)
     on = columns < d
-    number = tl.arange(0, KP)
+    state = tl.arange(0, KP)
     if REVERSE:
         t = tl.cast(t0, tl.int64)
         move = 1
@@ -234,9 +234,9 @@ def backward_streamed(
             if carry_memory is not None:
                 dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
         if CARRY:
-            warmth = tl.load(grad_temperature + row)
+            grad_tau = tl.load(grad_temperature + row)
         else:
-            warmth = 0.0
+            grad_tau = 0.0
         for _ in range(steps):
             place = t * rows + row
             begins = (t == length - 1) if REVERSE else (t == 0)
@@ -253,18 +253,18 @@ def backward_streamed(
                     old = tl.load(memory + before * d + columns, mask=on, other=0.0)
 
             if HARD:
-                s = tl.load(soft + place * K + number, mask=number < K, other=0.0)
+                s = tl.load(soft + place * K + state, mask=state < K, other=0.0)
             else:
-                s = tl.load(alpha + place * K + number, mask=number < K, other=0.0)
-            da = tl.load(carry_alpha + row * K + number, mask=number < K, other=0.0)
+                s = tl.load(alpha + place * K + state, mask=state < K, other=0.0)
+            da = tl.load(carry_alpha + row * K + state, mask=state < K, other=0.0)
             if grad_alpha is not None:
-                da += tl.load(grad_alpha + place * K + number, mask=number < K, other=0.0)
+                da += tl.load(grad_alpha + place * K + state, mask=state < K, other=0.0)
             dl = s * (da - tl.sum(s * da, 0)) * inverse
-            warmth -= tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0)
+            grad_tau -= tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0)
             into = coefficients + place * (2 * K + 2)
-            back = tl.load(alpha + before * K + number, mask=number < tl.where(begins, 0, K), other=0.0)
-            tl.store(into + number, back, mask=number < K)
-            tl.store(into + K + number, dl, mask=number < K)
+            back = tl.load(alpha + before * K + state, mask=state < tl.where(begins, 0, K), other=0.0)
+            tl.store(into + state, back, mask=state < K)
+            tl.store(into + K + state, dl, mask=state < K)
             tl.store(into + 2 * K, 1.0)
             tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
             tl.debug_barrier()
@@ -344,7 +344,7 @@ def backward_streamed(
                 tl.store(carry_alpha + row * K + j, tl.sum(total, 1), mask=j < K)
             tl.debug_barrier()
             t += move
-        tl.store(grad_temperature + row, warmth)
+        tl.store(grad_temperature + row, grad_tau)
         if PEEPHOLE:
             for gate in tl.static_range(3):
                 tl.store(own + gate * d + columns, seen[gate], mask=on)

@@ -21,7 +21,9 @@ def kernel(function: Callable[..., Any]) -> Any:
     compiled = njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)  # none where NUMBA_DISABLE_JIT is set
     if file is not None:
-        file._source_stamp = _stamp(Path(function.__code__.co_filename).parent)
+        # Unlike the stamp of the source, the version is compared before anything else of a file is unpickled, so that a
+        # class may be renamed or moved.
+        file._version = (file._version, _stamp(Path(function.__code__.co_filename).parent))
     return compiled
 
 

@@ -277,11 +277,11 @@ def forward(gates: Tensor, weight: Tensor, mask: Tensor | None, cells: Tensor, h
     weight = weight.mT.contiguous()
     with torch.cuda.device_of(gates):
         if _fits(gates):
-            programs, options = _cut_resident(gates, RESIDENT_FORWARD)
+            programs, options = _divide_resident(gates, RESIDENT_FORWARD)
             tensors = (gates, weight.to(torch.float16), cells, hidden, mask, dropped)
             launch(forward_resident, programs, tensors, (time, rows), options)
             return
-        programs, options = _cut(gates, FORWARD)
+        programs, options = _divide(gates, FORWARD)
         for t in range(time):
             launch(forward_step, programs, (gates, weight, cells, hidden, mask, dropped), (t, time, rows), options)
 
@@ -294,11 +294,11 @@ def backward(
     weight = weight.contiguous()
     with torch.cuda.device_of(gates):
         if _fits(gates):
-            programs, options = _cut_resident(gates, RESIDENT_BACKWARD)
+            programs, options = _divide_resident(gates, RESIDENT_BACKWARD)
             tensors = (gates, weight.to(torch.float16), cells, grad, ends, delta, mask)
             launch(backward_resident, programs, tensors, (time, rows), options)
             return
-        programs, options = _cut(gates, BACKWARD)
+        programs, options = _divide(gates, BACKWARD)
         carried = torch.zeros_like(grad)
         for t in range(time - 1, -1, -1):
             tensors = (gates, weight, cells, grad, ends, carried, delta, mask)
@@ -321,18 +321,18 @@ def _fits(gates: Tensor) -> bool:
     return gates.shape[2] > _FEW and 8 * size * size <= room and torch.backends.cudnn.allow_tf32
 
 
-def _cut_resident(gates: Tensor, plan: ResidentPlan) -> tuple[int, dict[str, Any]]:
+def _divide_resident(gates: Tensor, plan: ResidentPlan) -> tuple[int, dict[str, Any]]:
     """The number of programs, and their compile-time values."""
     networks, _, rows, width = gates.shape
     size = max(16, triton.next_power_of_2(width // 4))
-    cut = {"d": width // 4, "R": plan.R, "U": size}
-    return networks * triton.cdiv(rows, plan.R), cut | {"num_warps": plan.num_warps, "num_stages": 1}
+    sizes = {"d": width // 4, "R": plan.R, "U": size}
+    return networks * triton.cdiv(rows, plan.R), sizes | {"num_warps": plan.num_warps, "num_stages": 1}
 
 
-def _cut(gates: Tensor, plans: tuple[Plan, Plan]) -> tuple[int, dict[str, Any]]:
+def _divide(gates: Tensor, plans: tuple[Plan, Plan]) -> tuple[int, dict[str, Any]]:
     networks, _, rows, width = gates.shape
     d, plan = width // 4, plans[rows > _FEW]
     precision = "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
-    cut = {"d": d, "R": plan.R, "U": plan.U, "K": plan.K, "PRECISION": precision}
+    sizes = {"d": d, "R": plan.R, "U": plan.U, "K": plan.K, "PRECISION": precision}
     programs = networks * triton.cdiv(rows, plan.R) * triton.cdiv(d, plan.U)
-    return programs, cut | {"num_warps": plan.num_warps, "num_stages": plan.num_stages}
+    return programs, sizes | {"num_warps": plan.num_warps, "num_stages": plan.num_stages}
