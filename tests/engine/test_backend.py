@@ -1,4 +1,4 @@
-"""The right engine is chosen, a slower one never silently, and a forced one never another."""
+"""The choice of an engine: defaults, forced engines, limits, and what is logged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_gpu_layer_runs_on_the_triton_engine_unless_it_is_in_float64(caplog: p
     ]
 
 
-def test_what_is_not_installed_is_said_once_and_the_reference_does_the_work(
+def test_a_missing_package_is_logged_once_and_the_reference_runs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def missing(name: str) -> None:
@@ -58,16 +58,16 @@ def test_what_is_not_installed_is_said_once_and_the_reference_does_the_work(
 
 def test_a_forced_engine_runs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, x = sttau.STTauGRU(3, 8, 2), torch.randn(4, 1, 3)
-    monkeypatch.setattr(reference, "run", lambda *_, **__: pytest.fail("the reference was asked"))
+    monkeypatch.setattr(reference, "run", lambda *_, **__: pytest.fail("the reference was called"))
     layer(x)
-    with pytest.raises(pytest.fail.Exception, match="the reference was asked"), using("reference"):
+    with pytest.raises(pytest.fail.Exception, match="the reference was called"), using("reference"):
         layer(x)
     layer(x)
     with pytest.raises(ValueError, match="one of 'reference', 'cpu', 'triton', got 'fast'"), using("fast"):  # type: ignore[arg-type]
         layer(x)
 
 
-def test_an_engine_that_has_no_kernels_for_a_device_says_so() -> None:
+def test_an_engine_without_kernels_for_a_device_raises() -> None:
     with pytest.raises(ValueError, match="the cpu engine has no kernels for device type 'cuda'"):
         choose("recurrence", CUDA, torch.float32, states=2, size=8, engine="cpu")
     pytest.importorskip("triton")

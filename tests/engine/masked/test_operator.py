@@ -25,8 +25,8 @@ def problem(
     return draw(time, rows, features), weights, mask, draw(rows, size), draw(rows, size)
 
 
-def answers(engine: Engine | None, size: tuple[int, int, int, int], ragged: bool, dtype: torch.dtype) -> list[Tensor]:
-    """Output and memory, and the gradients of a sum over both that counts every number differently."""
+def results(engine: Engine | None, size: tuple[int, int, int, int], ragged: bool, dtype: torch.dtype) -> list[Tensor]:
+    """Output and memory, and the gradients of a sum over both that weights every value differently."""
     torch.manual_seed(1)
     x, weights, mask, hidden, memory = problem(*size, dtype)
     lengths = torch.randint(1, size[0] + 1, (size[1],)) if ragged else None
@@ -40,20 +40,20 @@ def answers(engine: Engine | None, size: tuple[int, int, int, int], ragged: bool
 @pytest.mark.parametrize("ragged", [False, True])
 def test_values_and_gradients_are_those_of_the_reference(size: tuple[int, int, int, int], ragged: bool) -> None:
     for got, want in zip(
-        answers("cpu", size, ragged, torch.float64), answers("reference", size, ragged, torch.float64), strict=True
+        results("cpu", size, ragged, torch.float64), results("reference", size, ragged, torch.float64), strict=True
     ):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("ragged", [False, True])
-def test_steps_of_pytorch_do_where_kernels_cannot(
+def test_steps_of_pytorch_run_where_kernels_cannot(
     size: tuple[int, int, int, int], ragged: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend.warn_once.cache_clear()
     monkeypatch.setattr(backend, "missing", lambda operator, engine: f"no {engine} here")
     for got, want in zip(
-        answers(None, size, ragged, torch.float64), answers("reference", size, ragged, torch.float64), strict=True
+        results(None, size, ragged, torch.float64), results("reference", size, ragged, torch.float64), strict=True
     ):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
     assert caplog.text.count("step by step, not on the kernels of engine 'cpu': no cpu here") == 1
@@ -61,14 +61,14 @@ def test_steps_of_pytorch_do_where_kernels_cannot(
 
 @pytest.mark.parametrize("size", [*SIZES, (2, 30, 4, 70)])
 @pytest.mark.parametrize("ragged", [False, True])
-def test_the_kernels_are_as_good_in_single_precision(size: tuple[int, int, int, int], ragged: bool) -> None:
+def test_the_kernels_are_accurate_in_single_precision(size: tuple[int, int, int, int], ragged: bool) -> None:
     for got, want in zip(
-        answers("cpu", size, ragged, torch.float32), answers("reference", size, ragged, torch.float32), strict=True
+        results("cpu", size, ragged, torch.float32), results("reference", size, ragged, torch.float32), strict=True
     ):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_a_row_depends_neither_on_the_rows_beside_it_nor_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_depends_neither_on_other_rows_nor_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weights, mask, hidden, memory = problem(5, 61, 3, 20, torch.float32)
     x, hidden, memory = x.detach(), hidden.detach(), memory.detach()
 
@@ -96,14 +96,14 @@ def test_a_row_depends_neither_on_the_rows_beside_it_nor_on_threads(monkeypatch:
 def test_the_triton_kernels_compute_what_the_reference_does(size: tuple[int, int, int, int], ragged: bool) -> None:
     pytest.importorskip("triton")
     for got, want in zip(
-        answers("triton", size, ragged, torch.float32), answers("reference", size, ragged, torch.float32), strict=True
+        results("triton", size, ragged, torch.float32), results("reference", size, ragged, torch.float32), strict=True
     ):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("values", [1, 300, 1 << 20], ids=["a step", "some steps", "all steps"])
-def test_without_gradients_time_is_worked_through_in_pieces(
+@pytest.mark.parametrize("values", [1, 300, 1 << 20], ids=["one step", "some steps", "all steps"])
+def test_without_gradients_time_is_processed_in_pieces(
     ragged: bool, values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, weights, mask, hidden, memory = problem(7, 5, 3, 4, torch.float64)
@@ -127,7 +127,7 @@ def test_gradients_are_finite_differences(ragged: bool) -> None:
     assert torch.autograd.gradcheck(call, (x, *weights, hidden, memory))  # type: ignore[arg-type]
 
 
-def test_one_result_alone_can_be_asked_for_its_gradient() -> None:
+def test_one_result_alone_has_gradients() -> None:
     x, weights, mask, hidden, memory = problem(3, 2, 2, 3, torch.float64)
     for number in (0, 1):
         got = torch.autograd.grad(masked.run(x, weights, mask, hidden, memory)[number].sum(), weights.recurrent)
@@ -148,8 +148,8 @@ def test_a_mask_of_ones_leaves_an_ordinary_lstm(engine: Engine) -> None:
     torch.testing.assert_close(memory, last[0], rtol=0, atol=1e-12)
 
 
-def test_the_mask_stands_between_the_state_and_the_recurrent_weights_alone() -> None:
-    """Dropping units is the same as putting their columns of W_h to zero; what is returned is not masked."""
+def test_the_mask_applies_only_between_the_state_and_the_recurrent_weights() -> None:
+    """Dropping units is the same as setting their columns of W_h to zero; the output is not masked."""
     x, weights, _, hidden, memory = problem(4, 1, 2, 3, torch.float64)
     mask = torch.tensor([[0.0, 2.0, 0.0]], dtype=torch.float64)
     output, last = masked.run(x, weights, mask, hidden, memory)
@@ -166,7 +166,7 @@ def test_the_mask_stands_between_the_state_and_the_recurrent_weights_alone() -> 
         ("triton", torch.float32, 513, "the triton engine holds layers of up to 512 units, not 513"),
     ],
 )
-def test_an_engine_that_cannot_run_a_layer_says_why(
+def test_an_engine_that_cannot_run_a_layer_reports_the_reason(
     engine: Engine, dtype: torch.dtype, size: int, message: str
 ) -> None:
     with using(engine), pytest.raises(ValueError, match=message):

@@ -109,7 +109,7 @@ def test_a_matrix_does_not_depend_on_tau() -> None:
 
 @pytest.mark.parametrize("numbers", [1, 3 * 9 * 4, 10**9], ids=["one row", "four rows", "no chunks"])
 @pytest.mark.parametrize("shape", [(5, 4), (11,), ()])
-def test_matrices_made_in_chunks_equal_matrices_made_at_once(
+def test_matrices_computed_in_chunks_equal_matrices_computed_at_once(
     numbers: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = some_weights(3)
@@ -130,7 +130,7 @@ def test_matrices_made_in_chunks_equal_matrices_made_at_once(
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
 
 
-def test_chunks_bound_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_bound_the_values_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
     update = gru_update
 
@@ -141,7 +141,7 @@ def test_chunks_bound_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(reference, "gru_update", watched)
     monkeypatch.setattr(reference, "_CHUNK_VALUES", 100)
     path_sum.transition_matrices(some_inputs(5, 4), some_weights(3))
-    assert len(held) == 7  # 20 rows of 27 numbers, three rows at a time
+    assert len(held) == 7  # 20 rows of 27 values, three rows at a time
     assert max(held) <= 100
 
 

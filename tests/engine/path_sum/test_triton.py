@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the 
 
 
 def disagreement(function: Callable[..., Tensor], given: Sequence[Tensor]) -> float:
-    """Largest error of the value and of each gradient, relative to the largest number in it; the oracle is float64."""
+    """Largest error of the value and of each gradient, relative to the largest value in it; the oracle is float64."""
     results = []
     for engine, dtype in (("triton", torch.float32), ("reference", torch.float64)):
         tensors = [tensor.to(dtype).requires_grad_() for tensor in given]
@@ -53,7 +53,7 @@ def test_transition_matrices_and_gradients_are_those_of_the_reference(
 
 @pytest.mark.parametrize("own", [False, True], ids=["states", "other hidden state"])
 @pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
-def test_working_through_the_inputs_in_pieces_changes_nothing(
+def test_processing_the_inputs_in_pieces_changes_nothing(
     own: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triton_rows, "_PIECE_VALUES", 1)
@@ -96,7 +96,7 @@ def test_the_operators_keep_the_contract_of_torch_library(name: str) -> None:
     torch.library.opcheck(getattr(torch.ops.sttau, name).default, learnable)
 
 
-def test_on_a_cpu_pytorch_does_the_work_and_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_pytorch_is_the_default_and_impossible_requests_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     first, matrices = torch.full((1, 33), 1 / 33), torch.full((1, 3, 33, 33), 1 / 33)
     default = path_sum.state_distribution(first, matrices)
     assert torch.equal(default, path_sum.state_distribution(first, matrices, engine="reference"))

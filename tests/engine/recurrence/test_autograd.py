@@ -44,7 +44,7 @@ def test_the_operator_keeps_the_contract_of_torch_library(
 
 
 class _Whole(nn.Module):
-    """Noise by the names of its rows, so that only tensors go in."""
+    """Noise identified by row, so that all inputs are tensors."""
 
     def __init__(self, layer: sttau.STTauLSTM | sttau.STTauGRU) -> None:
         super().__init__()
@@ -77,8 +77,8 @@ def test_the_exact_distribution_can_be_compiled() -> None:
 
 
 @pytest.mark.parametrize("layer", [sttau.STTauLSTM(3, 11, 4), sttau.STTauGRU(3, 11, 4, bias=False)])
-def test_a_layer_first_asked_under_inference_mode_can_be_trained(layer: nn.Module) -> None:
-    x = torch.randn(5, 13, 3)  # a size that no other test asks for: what is made once is made here
+def test_a_layer_first_run_under_inference_mode_can_be_trained(layer: nn.Module) -> None:
+    x = torch.randn(5, 13, 3)  # a size that no other test uses: cached constants are created here
     with torch.inference_mode():
         layer(x)
     layer(x)[0].sum().backward()
@@ -94,7 +94,7 @@ def test_exported_is_eager() -> None:
     assert any("sttau.recurrence" in str(node.target) for node in exported.graph.nodes)
 
 
-def test_a_second_derivative_is_refused_not_wrong() -> None:
+def test_a_second_derivative_raises() -> None:
     layer, x = sttau.STTauGRU(3, 8, 4), torch.randn(5, 2, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(x)[0].sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):

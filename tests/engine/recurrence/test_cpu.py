@@ -1,4 +1,4 @@
-"""The CPU engine computes what the reference does: values, gradients and noise, whatever the threads and the batch."""
+"""The CPU engine computes what the reference does: values, gradients and noise, for any threads and batch."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_values_and_gradients_are_the_references(
     ("states", "hidden", "time", "features", "batch"),
     [(2, 1, 1, 1, 1), (5, 7, 2, 1, 3), (10, 100, 30, 40, 9), (33, 130, 30, 3, 2), (100, 16, 120, 9, 33)],
 )
-def test_any_size_will_do(cell: Cell, states: int, hidden: int, time: int, features: int, batch: int) -> None:
+def test_any_size_works(cell: Cell, states: int, hidden: int, time: int, features: int, batch: int) -> None:
     sizes = {"states": states, "hidden": hidden, "time": time, "features": features, "batch": batch}
     agrees(some_case(cell, lengths=True, **sizes), 1e-10)  # type: ignore[arg-type]
     # In float32 both sides round; how much that grows through the steps depends on how contracting the network is.
@@ -250,7 +250,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
         assert (up - down) / 2e-6 == pytest.approx(float((getattr(gradients, name) * direction).sum()), rel=1e-6), name
 
 
-def test_what_is_not_asked_for_is_not_made() -> None:
+def test_outputs_that_are_not_needed_are_not_computed() -> None:
     problem, _, _ = as_problem(some_case("lstm", "hard", "none"))
     lean, kept = cpu.forward(problem, keep=False), cpu.forward(problem, keep=True)
     assert torch.equal(lean.alpha, kept.alpha)
@@ -263,7 +263,7 @@ def test_what_is_not_asked_for_is_not_made() -> None:
 
 @pytest.mark.parametrize("states", [1, 3, 4, 17])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_is_that_of_noise_py(states: int, dtype: torch.dtype) -> None:
+def test_noise_is_that_of_the_reference(states: int, dtype: torch.dtype) -> None:
     # With S = 0 the logits vanish, so at τ = 1 log α is the noise up to a constant.
     case = some_case(states=states, time=40, dtype=dtype, tau=1.0, samples=2)
     noise = Noise.of(torch.tensor([-1, 2**33 + 5, 7, 0]), 2, seed=-(2**50) + 3, first_sample=2)
@@ -289,7 +289,7 @@ def test_results_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize("features", [3, 12])
-def test_a_row_does_not_depend_on_the_rows_beside_it(features: int) -> None:
+def test_a_row_does_not_depend_on_the_other_rows(features: int) -> None:
     case = some_case(batch=11, features=features, dtype=torch.float32, time=50)
     problem, _, _ = as_problem(case)
     whole = cpu.forward(problem, keep=False)
@@ -303,9 +303,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(features: int) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_keeping_the_projected_input_changes_nothing(
-    cell: Cell, reverse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saving_the_projected_input_changes_nothing(cell: Cell, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     case = some_case(cell, features=12, time=220, lengths=True, samples=2, reverse=reverse, dtype=torch.float32)
     problem, _, _ = as_problem(case)
     whole = cpu.forward(problem, keep=True)
@@ -348,7 +346,7 @@ def test_nan_in_the_input_is_not_hidden_and_in_the_padding_has_no_effect() -> No
 
 
 @pytest.mark.parametrize("agreed", small_cases(), ids=str)
-def test_through_the_public_way_values_and_gradients_are_those_of_the_reference(agreed: AgreedCase) -> None:
+def test_values_and_gradients_of_the_operator_are_those_of_the_reference(agreed: AgreedCase) -> None:
     assert max(disagreement(agreed, "cpu").values()) < 1e-4
     assert max(disagreement(agreed, "cpu", torch.float64).values()) < 1e-10
 

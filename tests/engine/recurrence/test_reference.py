@@ -133,7 +133,7 @@ def converted(tensors: Any, dtype: torch.dtype) -> Any:
 
 
 def gradients(result: Run, wanted: list[Tensor]) -> list[Tensor]:
-    """Gradients of a loss that weighs every number of a result differently."""
+    """Gradients of a loss that weights every value of a result differently."""
     parts = [part for part in result if part is not None]
     loss = sum(
         ((part * torch.linspace(-1, 2, part.numel(), dtype=part.dtype).view_as(part)).sum() for part in parts),
@@ -143,7 +143,7 @@ def gradients(result: Run, wanted: list[Tensor]) -> list[Tensor]:
 
 
 def learnable(weights: Weights, *others: Tensor | None) -> list[Tensor]:
-    """Every tensor among the weights and the others, made to require a gradient."""
+    """Every tensor among the weights and the others, with gradients enabled."""
     return [tensor.requires_grad_() for tensor in (*weights, *others) if tensor is not None]
 
 
@@ -230,7 +230,7 @@ def test_two_steps_of_an_lstm_computed_by_hand() -> None:
 @CELL
 @MODE
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_recurrence_equals_a_second_writing_of_it_on_pytorchs_cells(cell: Cell, mode: Mode, bias: bool) -> None:
+def test_the_recurrence_equals_a_second_implementation_on_pytorchs_cells(cell: Cell, mode: Mode, bias: bool) -> None:
     weights, x, (h, c) = some_weights(cell, bias=bias), some_inputs(), some_start(cell)
     noise = some_noise()
     assert_runs_equal(
@@ -319,7 +319,7 @@ def test_permuting_the_states_and_their_noise_permutes_alpha_and_nothing_else(
 
 
 @pytest.mark.parametrize("mode", ["soft", "hard"])
-def test_sampling_without_noise_is_refused(mode: Mode) -> None:
+def test_sampling_without_noise_raises(mode: Mode) -> None:
     with pytest.raises(ValueError, match=f"mode='{mode}' needs noise"):
         run("gru", some_inputs(), some_weights("gru"), some_start("gru")[0], None, mode=mode)
 
@@ -368,7 +368,7 @@ def test_reading_in_reverse_is_reading_the_flipped_sequence_under_flipped_noise(
 @CELL
 @REVERSE
 @FORM
-def test_samples_that_share_the_input_equal_separate_runs(cell: Cell, reverse: bool, form: Form) -> None:
+def test_samples_that_share_the_input_equal_separate_calls(cell: Cell, reverse: bool, form: Form) -> None:
     weights, x, (h, c) = some_weights(cell), some_inputs(), some_start(cell, rows=12)
     lengths = LENGTHS if form == "lengths" else None
     together = run(cell, x, weights, h, c, noise=some_noise(samples=4), lengths=lengths, reverse=reverse)
@@ -388,9 +388,7 @@ def test_samples_that_share_the_input_equal_separate_runs(cell: Cell, reverse: b
 @MODE
 @REVERSE
 @pytest.mark.parametrize("filler", [torch.nan, torch.inf, 1e30])
-def test_what_stands_in_the_padding_changes_no_value_and_no_gradient(
-    cell: Cell, mode: Mode, reverse: bool, filler: float
-) -> None:
+def test_padding_changes_no_value_and_no_gradient(cell: Cell, mode: Mode, reverse: bool, filler: float) -> None:
     weights, x, (h, c) = some_weights(cell), some_inputs(), some_start(cell)
     padding = torch.arange(5) >= LENGTHS[:, None]
     results, slopes = [], []
@@ -408,9 +406,9 @@ def test_what_stands_in_the_padding_changes_no_value_and_no_gradient(
 
 @CELL
 @REVERSE
-@pytest.mark.parametrize("numbers", [1, 2 * 3 * STATES])
-def test_noise_made_in_blocks_equals_noise_made_at_once(
-    cell: Cell, reverse: bool, numbers: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("values", [1, 2 * 3 * STATES])
+def test_noise_drawn_in_blocks_equals_noise_drawn_at_once(
+    cell: Cell, reverse: bool, values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights, x, (h, c) = some_weights(cell), some_inputs(), some_start(cell)
     made: list[int] = []
@@ -422,9 +420,9 @@ def test_noise_made_in_blocks_equals_noise_made_at_once(
 
     at_once = run(cell, x, weights, h, c, noise=some_noise(), reverse=reverse)
     monkeypatch.setattr(Noise, "gumbel", counted)
-    monkeypatch.setattr(reference, "_NOISE_VALUES", numbers)
+    monkeypatch.setattr(reference, "_NOISE_VALUES", values)
     in_blocks = run(cell, x, weights, h, c, noise=some_noise(), reverse=reverse)
-    assert made == ([1] * 5 if numbers == 1 else [2, 2, 1])
+    assert made == ([1] * 5 if values == 1 else [2, 2, 1])
     assert_runs_equal(in_blocks, at_once, tolerance=0)
 
 
@@ -505,7 +503,7 @@ def test_several_samples_add_their_gradients(cell: Cell) -> None:
 @CELL
 @MODE
 def test_bfloat16_is_only_storage(cell: Cell, mode: Mode) -> None:
-    """What comes in and goes out is rounded; the recurrence between is that of float32, to the bit."""
+    """Input and output are rounded; the recurrence between is that of float32, bit by bit."""
     weights, x, (h, c) = some_weights(cell), some_inputs(time=30), some_start(cell)
     weights, (x, h, c) = converted(weights, torch.bfloat16), converted((x, h, c), torch.bfloat16)
     stored = run(cell, x, weights, h, c, noise=some_noise(), mode=mode)

@@ -27,7 +27,7 @@ def test_values_and_gradients_are_those_of_the_reference(case: Case) -> None:
     ],
     ids=str,
 )
-def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processing_time_in_pieces_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_engine, "_PIECE_VALUES", 1)
     assert max(disagreement(case, "triton").values()) < 1e-4
 

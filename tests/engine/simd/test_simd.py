@@ -58,13 +58,13 @@ def test_gates_saturate_and_keep_nan() -> None:
     np.testing.assert_array_equal(out[lanes : lanes + 4], [1, -1, 1, np.nan])
 
 
-def test_kernels_of_one_kind_have_names_of_their_own() -> None:
+def test_products_have_distinct_names() -> None:
     """Cached code calls by name; functions of one name were confused between processes."""
     names = {product.py_func.__qualname__ for product in (simd.product1, simd.product3, simd.product4)}
     assert len(names) == 3
 
 
-def test_a_kernel_is_compiled_again_when_a_file_of_its_functions_changes(tmp_path: Path) -> None:
+def test_a_kernel_is_recompiled_when_a_file_of_its_functions_changes(tmp_path: Path) -> None:
     for name in ("cpu.py", "cpu_common.py", "triton.py"):
         (tmp_path / name).write_text("")
     before = _stamp(tmp_path)

@@ -1,4 +1,4 @@
-"""Several LSTMs at once: what nn.LSTM computes, one after another."""
+"""Several LSTMs at once equal ``nn.LSTM`` one after another."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _parts(layers: list[nn.LSTM], x: list[Tensor]) -> list[stacked.Part]:
 @pytest.mark.parametrize("features", [1, 3])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["plain", "triton"])
-def test_it_is_nn_lstm_for_each_network(dtype: torch.dtype, shape: tuple[int, int], features: int) -> None:
+def test_every_network_equals_nn_lstm(dtype: torch.dtype, shape: tuple[int, int], features: int) -> None:
     layers, x = _networks(3, dtype, *shape, features)
     lengths = [torch.randint(1, 7, shape[:1]), None, torch.randint(1, 7, shape[:1])]
     output = stacked.run(_parts(layers, x), lengths)
@@ -85,7 +85,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(run, (*x, *flat))
 
 
-def test_where_weights_do_not_fit_it_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_do_not_fit_are_read_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     triton_kernels = pytest.importorskip("sttau.engine.stacked.triton")
     layers, x = _networks(2, torch.float32, 37, 17, 3)
     expected = torch.stack([layer(part)[0][:, -1] for layer, part in zip(layers, x, strict=True)])
