@@ -21,7 +21,7 @@ import triton.language as tl
 from torch.profiler import ProfilerActivity, profile
 
 from sttau.bench import GPU_SHAPES, Shape, _Ours
-from sttau.engine.triton_kernels import _load_gates, _load_rows, _load_scalars, _mix, _sums, _tanh
+from sttau.engine.recurrence.triton_common import load_gates, load_rows, load_scalars, mix, sum_vectors, tanh
 from sttau.jobs.results import Result, write_results
 
 STEPS = 10
@@ -32,22 +32,22 @@ def chain(x, recurrent, states, alpha, steps, d: tl.constexpr, K: tl.constexpr, 
     row = tl.program_id(0)
     columns = tl.arange(0, D)
     on = columns < d
-    U = _load_rows(recurrent, columns, on, K, 4, d)
-    S = _load_rows(states, columns, on, K, 1, d)
-    xs = _load_gates(x + row * 4 * d, columns, on, 4, d)
+    U = load_rows(recurrent, columns, on, K, 4, d)
+    S = load_rows(states, columns, on, K, 1, d)
+    xs = load_gates(x + row * 4 * d, columns, on, 4, d)
     c = tl.zeros([D], tl.float32)
-    a = _load_scalars(alpha + row * K, K)
+    a = load_scalars(alpha + row * K, K)
     for _ in range(steps):
-        i = xs[0] + _mix(a, U, 0, 4, K)
-        f = xs[1] + _mix(a, U, 1, 4, K)
-        g = xs[2] + _mix(a, U, 2, 4, K)
-        o = xs[3] + _mix(a, U, 3, 4, K)
-        c = tl.sigmoid(f) * c + tl.sigmoid(i) * _tanh(g)
-        u = tl.sigmoid(o) * _tanh(c)
+        i = xs[0] + mix(a, U, 0, 4, K)
+        f = xs[1] + mix(a, U, 1, 4, K)
+        g = xs[2] + mix(a, U, 2, 4, K)
+        o = xs[3] + mix(a, U, 3, 4, K)
+        c = tl.sigmoid(f) * c + tl.sigmoid(i) * tanh(g)
+        u = tl.sigmoid(o) * tanh(c)
         p = ()
         for j in tl.static_range(K):
             p = p + (S[j] * u,)  # noqa: RUF005
-        logits = _sums(p, K)
+        logits = sum_vectors(p, K)
         top = logits[0]
         for j in tl.static_range(1, K):
             top = tl.maximum(top, logits[j])

@@ -1,4 +1,4 @@
-"""How an engine is held against the reference: the same problem on both, values and all gradients."""
+"""Comparison of an engine with the reference: the same problem on both, values and all gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sttau.engine import Cell, Engine, Mode, Noise, Readout, Steps, Weights, reference, run
+from sttau.engine import Cell, Engine, Mode, Noise, Readout, Steps, Weights, run
+from sttau.engine.recurrence import reference
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ def large_cases() -> list[Case]:
 def disagreement(
     case: Case, engine: Engine, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> dict[str, float]:
-    """Largest error of every result and gradient, as a part of the largest true number; the truth is in float64.
+    """Largest error of every result and gradient, relative to the largest true value; the truth is computed in float64.
 
-    Where the reference in the same number type is no better than a fifth of it, that is not the engine's error, and 0
+    Where the reference in the same dtype is no better than a fifth of it, that is not the engine's error, and 0
     stands there: a recurrence can amplify rounding.
     """
     generator = torch.Generator().manual_seed(0)

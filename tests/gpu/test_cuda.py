@@ -10,7 +10,7 @@ from torch import nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM, load, predict
 from sttau.engine import Noise, fingerprint
-from sttau.engine.noise import philox
+from sttau.engine.noise.reference import philox
 from sttau.models import Layer
 from sttau.training import fit
 

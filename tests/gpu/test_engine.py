@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sttau import STTauGRU, STTauLSTM
 from sttau.engine import Noise, Weights, run, using
-from sttau.engine.noise import uniform
+from sttau.engine.noise.reference import uniform
 from tests.engine.agreement import Case, disagreement, large_cases, small_cases
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -23,13 +23,13 @@ def test_values_and_gradients_are_those_of_the_reference(case: Case) -> None:
 
 @pytest.mark.parametrize("case", large_cases()[::4], ids=str)
 def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sttau.engine.triton._PIECE_NUMBERS", 1)
+    monkeypatch.setattr("sttau.engine.recurrence.triton._PIECE_VALUES", 1)
     assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
 
 
 @pytest.mark.parametrize("case", [case for case in large_cases() if case.states > 16], ids=str)
 def test_many_rows_step_by_step_are_those_of_the_reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sttau.engine.triton._MANY_ROWS", 1)
+    monkeypatch.setattr("sttau.engine.recurrence.triton._MANY_ROWS", 1)
     assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
 
 

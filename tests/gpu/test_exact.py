@@ -1,4 +1,4 @@
-"""The exact engine's kernels on a real GPU; float64 PyTorch is the oracle."""
+"""The path sum's kernels on a real GPU; float64 PyTorch is the oracle."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from sttau.engine import Weights, exact
+from sttau.engine import Engine, Weights, path_sum
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def _gradients(given: list[Tensor], lengths: Tensor | None, engine: exact.Engine) -> list[Tensor]:
+def _gradients(given: list[Tensor], lengths: Tensor | None, engine: Engine) -> list[Tensor]:
     """π of all steps from h_0 = s_1, and the gradient of a fixed sum of it for all that is given."""
     x, w_x, w_h, b_x, b_h, states = given = [tensor.clone().requires_grad_() for tensor in given]
     weights = Weights(w_x, w_h, b_x, b_h, states, torch.tensor(1.0))
-    first = exact.transition_rows(x[:, 0], states[:1], weights, engine=engine)[:, 0]
-    matrices = exact.transition_matrices(x[:, 1:], weights, engine=engine)
-    law = exact.state_distribution(first, matrices, lengths, engine=engine if len(states) <= 32 else "reference")
-    weight = torch.randn(law.shape, generator=torch.Generator().manual_seed(1)).to(law)
-    return [law, *torch.autograd.grad((law * weight).sum(), given)]
+    first = path_sum.transition_rows(x[:, 0], states[:1], weights, engine=engine)[:, 0]
+    matrices = path_sum.transition_matrices(x[:, 1:], weights, engine=engine)
+    distribution = path_sum.state_distribution(
+        first, matrices, lengths, engine=engine if len(states) <= 32 else "reference"
+    )
+    weight = torch.randn(distribution.shape, generator=torch.Generator().manual_seed(1)).to(distribution)
+    return [distribution, *torch.autograd.grad((distribution * weight).sum(), given)]
 
 
 @pytest.mark.parametrize(
@@ -53,22 +55,22 @@ def test_rounding_does_not_accumulate_over_twenty_thousand_steps() -> None:
     slow = torch.eye(10, dtype=torch.float64, device="cuda") * 6
     matrices = (torch.randn(2, 20_000, 10, 10, dtype=torch.float64, device="cuda") + slow).softmax(-1)
     first = torch.full((2, 10), 0.1, dtype=torch.float64, device="cuda")
-    single = exact.state_distribution(first.float(), matrices.float(), engine="triton")
-    torch.testing.assert_close(single.double(), exact.state_distribution(first, matrices), rtol=0, atol=1e-5)
+    single = path_sum.state_distribution(first.float(), matrices.float(), engine="triton")
+    torch.testing.assert_close(single.double(), path_sum.state_distribution(first, matrices), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [3, 30], ids=["few tokens", "more tokens than entries"])
 def test_a_table_gives_what_each_token_gives(count: int) -> None:
     tokens = torch.randint(10, (2, count), device="cuda")
     values = torch.randn(10, 4, 4, device="cuda")
-    torch.testing.assert_close(exact.tabulate(lambda ids: values[ids], tokens, 10), values[tokens])
+    torch.testing.assert_close(path_sum.tabulate(lambda ids: values[ids], tokens, 10), values[tokens])
 
 
 def test_a_graph_of_kernels_can_be_captured_and_replayed() -> None:
     first, matrices = torch.full((2, 5), 0.2, device="cuda"), torch.randn(2, 99, 5, 5, device="cuda").softmax(-1)
-    expected = exact.state_distribution(first, matrices)
+    expected = path_sum.state_distribution(first, matrices)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = exact.state_distribution(first, matrices)
+        captured = path_sum.state_distribution(first, matrices)
     graph.replay()
     assert torch.equal(captured, expected)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import sttau.files
-from sttau.engine.dispatch import choose
+from sttau.engine import choose
 from tests.training import tasks
 
 
@@ -104,7 +104,7 @@ def finish(folder: Path, layer: str) -> None:
 
 if __name__ == "__main__":
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # loads what PyTorch puts off until then
-    choose(torch.device("cpu"), torch.float32, states=3, size=8)  # and this the engine; nothing is computed yet
+    choose("recurrence", torch.device("cpu"), torch.float32, states=3, size=8)  # loads the engine, computes nothing
     place, kind = Path(sys.argv[1]), "dropout"
     finish(place / "left alone", kind)
     killed = kill_at_random_moments(place / "killed", kind)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from sttau.engine.cpu_math import fma, get, lanes_of, load, pointer, put, spread_at, store, zeros
+from sttau.engine.simd import fma, get, lanes_of, load, pointer, put, spread_at, store, zeros
 
 LANES = lanes_of(8)  # numbers in a register; rows of the tables are a whole number of registers
 

@@ -1,4 +1,4 @@
-"""Tensors that nobody writes to, made once: on a GPU, asking for them costs more than a step."""
+"""Constant tensors, created once: on a GPU, creating them takes longer than a step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
-def kept(make: Maker) -> Maker:
-    """Remember what a function of sizes and, last, a device makes.
+def cached_constant(make: Maker) -> Maker:
+    """Cache the tensors that a function of sizes and, as the last argument, a device creates. Do not write to them.
 
-    Not while a compiler traces, nor while a CUDA graph is captured, whose memory is its own. What is kept can be used
-    in training, even if it was first asked for under ``torch.inference_mode``.
+    The cache is not used while a compiler traces, nor while a CUDA graph, which has its own memory, is captured. Cached
+    tensors can be used in training even if they were created under ``torch.inference_mode``.
 
     Example:
-        >>> ones = kept(lambda size, device: torch.ones(size, device=device))
+        >>> ones = cached_constant(lambda size, device: torch.ones(size, device=device))
         >>> ones(2, torch.device("cpu")) is ones(2, torch.device("cpu"))
         True
     """

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sttau.checks import as_tensor
-from sttau.engine import exact, fingerprint
+from sttau.engine import fingerprint, path_sum
 from sttau.inference.chunks import chunks, evaluating, noises
 from sttau.inference.inputs import as_inputs
 from sttau.inference.prediction import Prediction, RegressionPrediction, entropy
@@ -180,7 +180,7 @@ def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bo
         }
     outcome = cast(SequenceClassifier, model).state_logits().exp()
     p = pi @ outcome
-    end = exact.outcome_given_state(chain.matrices, outcome, lengths)
+    end = path_sum.outcome_given_state(chain.matrices, outcome, lengths)
     before = entropy(chain.distributions[:, -1] @ outcome)[:, None] - (chain.distributions * entropy(end)).sum(-1)
     known = torch.cat([torch.zeros_like(before[:, :1]), before], dim=1).cummax(dim=1).values  # rounding aside
     return {

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sttau import engine
 from sttau.checks import check_lengths
-from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, exact
+from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, path_sum
 from sttau.layers.base import LayerMode, RecurrentLayer, concatenate, samples_per_sequence
 from sttau.padding import clear_padding
 
@@ -327,7 +327,7 @@ class FiniteStateRNN(RecurrentLayer):
         """
         self.check_exact()
         weights = self._working_weights()
-        return exact.transition_matrices(inputs.to(weights.states.dtype), weights)
+        return path_sum.transition_matrices(inputs.to(weights.states.dtype), weights)
 
     def first_distribution(self, inputs: Tensor, hidden: Tensor | None = None) -> Tensor:
         """Return π_1, the distribution of the state after a first input: (batch, input_size) gives (batch, k)."""
@@ -339,14 +339,14 @@ class FiniteStateRNN(RecurrentLayer):
             start = weights.states[:1]
         else:
             start = torch.zeros_like(weights.states[:1])
-        return exact.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
+        return path_sum.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
 
     def state_distribution(
         self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
     ) -> Tensor:
         """Return π_t, the distribution of the state after each step of (batch, time, input_size): (batch, time, k)."""
         first, matrices = self.chain(inputs, lengths, hidden=hidden)
-        return exact.state_distribution(first, matrices, lengths)
+        return path_sum.state_distribution(first, matrices, lengths)
 
     def chain(
         self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sttau.checks import check_inputs
 from sttau.data import Described
-from sttau.engine import Noise, Readout, exact
+from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
 from sttau.padding import clear_padding
@@ -328,9 +328,9 @@ class SequenceModel(Predictor):
             first, matrices = layer.chain(inputs, lengths)
         else:
             embed, size = self.embedding, self.embedding.num_embeddings
-            first = exact.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
-            matrices = exact.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
-        return Chain(first, matrices, exact.state_distribution(first, matrices, lengths))
+            first = path_sum.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
+            matrices = path_sum.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
+        return Chain(first, matrices, path_sum.state_distribution(first, matrices, lengths))
 
     # -- training on several paths -----------------------------------------------------------------------------------
 

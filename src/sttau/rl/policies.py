@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sttau.data.dataset import Described
 from sttau.engine import Mode, Noise
-from sttau.engine.reference import gru_cell, lstm_cell, transition
+from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
 from sttau.methods import find_method
 from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task

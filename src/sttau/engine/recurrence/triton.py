@@ -1,0 +1,334 @@
+"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_resident.py`` and ``triton_streamed.py``.
+
+Rows do not interact, so a program owns one, or several, there is no synchronization between programs, and one launch
+does many steps. Time is processed in pieces, so that the wide buffers (projected input, gradients of the gates) never
+exist for the whole length; what is saved for the backward pass is α and, for an LSTM, its memory. Everything that is
+not serial (projections, sums over time of outer products) is a matrix product. No atomics are used: results are the
+same from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import torch
+import triton
+from torch import Tensor
+
+from sttau.engine.launch import launch
+from sttau.engine.noise.triton import write_gumbel
+from sttau.engine.recurrence import triton_resident, triton_streamed
+from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
+
+_RESIDENT_STATES = 16  # more states than this are not unrolled
+_RESIDENT_VALUES = 40_000  # of U, S and W_x, in the registers of one program
+_RESIDENT_FEATURES = 2  # up to this many features are projected inside the kernel
+_PIECES = 3  # pieces of time per sequence; 2 where the kernel projects
+_PIECE_VALUES = 1 << 19  # fewest values of one gate in a piece
+_FORWARD_VALUES = 1 << 24  # the same where no backward pass will follow
+_MANY_ROWS = 512  # rows that hide each other's latency
+_LOADS = 64  # loads of U and S that a thread issues at once, where they are not resident
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Compile-time values of a kernel, and whether the weights, ``blocks`` of (k, d), stay in registers."""
+    k, d = problem.states.shape
+    block = triton.next_power_of_2(d)
+    resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_VALUES
+    features = problem.x.shape[-1]
+    options: dict[str, Any] = {
+        "d": d,
+        "F": features if resident and problem.index is None and features <= _RESIDENT_FEATURES else 0,
+        "K": k,
+        "D": block,
+        "GRU": problem.cell == "gru",
+        "HARD": problem.mode == "hard",
+        "REVERSE": problem.reverse,
+        "READ": ("none", "last", "all").index(problem.read),
+        "PEEPHOLE": problem.peephole is not None,
+    } | more
+    if resident:  # many rows: one warp each, which exchanges nothing; few rows: more warps each
+        options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
+    else:
+        options |= _plan_streamed(k, block, backward="CARRY" in more)
+    return options, resident
+
+
+def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
+    """N, KB and KP of the streamed kernels: a thread owns one column or a few."""
+    warps = max(1, min(16, block // 32))
+    columns = max(1, block // (32 * warps))
+    padded = triton.next_power_of_2(k)
+    tile = _LOADS // (4 if backward else 1)  # backward, one per gate
+    return {
+        "N": max(1, _LOADS // 4 // columns),
+        "KB": max(2, min(padded, tile // columns)),
+        "KP": padded,
+        "num_warps": warps,
+    }
+
+
+def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
+    """Pieces of time in reading order: few where nothing is saved."""
+    row = problem.rows * problem.states.shape[1]
+    count = _PIECES - inside
+    size = max(-(-time // count), -(-_PIECE_VALUES // row)) if keep else -(-_FORWARD_VALUES // row)
+    pieces = [(begin, min(begin + size, time)) for begin in range(0, time, size)]
+    return pieces[::-1] if problem.reverse else pieces
+
+
+def _stride(tensor: Tensor) -> int:
+    """From one row to the next; 0 where all rows share one."""
+    return 0 if len(tensor) == 1 else tensor.stride(0)
+
+
+def _on_device(function: Function) -> Function:
+    """Kernels run on the current GPU: make it the one that holds the problem."""
+
+    @wraps(function)
+    def call(problem: Problem, *args: Any) -> Any:
+        if not problem.x.is_cuda or problem.x.device.index == torch.cuda.current_device():
+            return function(problem, *args)
+        with torch.cuda.device(problem.x.device):
+            return function(problem, *args)
+
+    return cast(Function, call)
+
+
+def projected_shape(problem: Problem, keep: bool) -> tuple[int, ...]:
+    """Nothing is saved: a matrix product is cheaper here than the memory it would fill."""
+    return (0,)
+
+
+@_on_device
+def forward(problem: Problem, keep: bool) -> Results:
+    """Run the recurrence; see :class:`~sttau.engine.recurrence.problem.Problem`."""
+    rows, (k, d) = problem.rows, problem.states.shape
+    time, batch = problem.x.shape[:2] if problem.index is None else problem.index.shape
+    new = problem.states.new_empty
+    alpha = new(time, rows, k)
+    output = problem.x.new_empty({"none": 0, "last": 1, "all": time}[problem.read], rows, d)
+    soft = new(time if keep and problem.mode == "hard" else 0, rows, k)
+    memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
+    last = new(rows if problem.cell == "lstm" else 0, d)
+    options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
+    kernel = triton_resident.forward_resident if resident else triton_streamed.forward_streamed
+    results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
+    by_steps = _Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
+    if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
+        write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
+    inside = bool(options["F"])
+    table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
+    pieces = [(0, time)] if inside else _pieces(problem, time, inside, keep)
+    buffer = None
+    if table is None and not inside:
+        steps = max(end - begin for begin, end in pieces)
+        buffer = problem.x.new_empty(steps * batch, len(problem.input))
+    for begin, end in pieces:
+        if buffer is not None:
+            flat = problem.x[begin:end].view(-1, problem.x.shape[-1])
+            _linear_into(buffer[: len(flat)], flat, problem.input, problem.input_bias)
+            x, stride = buffer, len(problem.input)
+        elif table is not None and problem.index is not None:
+            x = table[problem.index[begin:end]]
+            stride = x.stride(1)
+        else:
+            x, stride = problem.x, problem.x.stride(1)
+        tensors = [
+            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
+            problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
+        ]  # fmt: skip
+        integers = [time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
+        if by_steps is None:
+            launch(kernel, rows, tensors, [begin, end, *integers], options)
+        else:
+            by_steps.run(x, range(begin, end), *integers)
+    if problem.lengths is not None:  # nothing was computed beyond a row's length
+        beyond = torch.arange(time, device=alpha.device)[:, None] >= as_rows(problem.lengths, rows)
+        alpha.masked_fill_(beyond[:, :, None], 0)
+        if problem.read == "all":
+            output.masked_fill_(beyond[:, :, None], 0)
+    return results
+
+
+class _Steps:
+    """Many rows of many states: at every step one matrix product mixes U for all rows, another computes the logits.
+
+    Args:
+        problem: Layer and input.
+        results: Buffers to fill.
+        options: Compile-time values of the kernels.
+    """
+
+    def __init__(self, problem: Problem, results: Results, options: dict[str, Any]) -> None:
+        d, rows, new = problem.states.shape[1], problem.rows, problem.states.new_empty
+        self.problem, self.results, self.quiet = problem, results, options["QUIET"]
+        self.mixed, self.u = new(rows, problem.recurrent.shape[1]), new(rows, d)
+        self.old = new(rows, d) if options["GRU"] else None
+        names = ("d", "D", "GRU", "REVERSE", "READ", "PEEPHOLE", "KEEP")
+        self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
+        self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
+
+    def run(self, x: Tensor, steps: range, *integers: int) -> None:
+        """Compute a piece of time from its projected input and the integer arguments that all kernels take."""
+        problem, (alpha, output, last, soft, memory, _) = self.problem, self.results
+        read = [x, self.mixed, self.old, problem.peephole, problem.start, problem.first, problem.lengths]
+        for t in reversed(steps) if problem.reverse else steps:
+            before = t + 1 if problem.reverse else t - 1
+            if 0 <= before < len(alpha):
+                torch.mm(alpha[before], problem.recurrent, out=self.mixed)
+                if self.old is not None:
+                    torch.mm(alpha[before], problem.states, out=self.old)
+            tensors = [*read, self.u, output, memory, last]
+            launch(triton_streamed.gates_of_step, problem.rows, tensors, [t, steps.start, *integers], self.gates)
+            if self.quiet:
+                torch.mm(self.u, problem.states.T, out=alpha[t])
+            else:
+                alpha[t].addmm_(self.u, problem.states.T)
+            tensors = [alpha, soft, problem.temperature]
+            launch(triton_streamed.states_of_step, problem.rows, tensors, [t, problem.rows], self.choice)
+
+
+@_on_device
+def backward(
+    problem: Problem,
+    results: Results,
+    grad_alpha: Tensor | None,
+    grad_output: Tensor | None,
+    grad_last: Tensor | None,
+    needs: Needs,
+    weight: Tensor | None = None,
+) -> Gradients:
+    """Gradients of everything; see :class:`~sttau.engine.recurrence.problem.Gradients`.
+
+    The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, the
+    gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where there are few, the
+    features. One matrix product of these coefficients with the ``wide`` buffer (gate gradients and u) then sums all
+    outer products over time.
+    """
+    rows, (k, d) = problem.rows, problem.states.shape
+    time, batch, features = problem.x.shape
+    gru = problem.cell == "gru"
+    width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # width of the gates, and the position of u after them
+    options, resident = _plan(problem, 6, {"CARRY": False})
+    inside = bool(options["F"])
+    pieces = _pieces(problem, time, inside)[::-1]
+    in_place = not inside and rows == batch and problem.x.dtype == torch.float32
+    kernel = triton_resident.backward_resident if resident else triton_streamed.backward_streamed
+    ragged = problem.lengths is not None
+    if ragged or not resident:  # a row may have no step in the first piece
+        options["CARRY"] = True
+    if grad_output is None:
+        options["READ"] = 0
+    new, zeros = problem.states.new_empty, problem.states.new_zeros
+    fresh = zeros if options["CARRY"] else new
+    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options["F"]))
+    carry_alpha, grad_temperature = fresh((rows, k)), fresh(rows)
+    grad_start = new(rows, width) if len(problem.start) > 1 else None
+    grad_first = None
+    if needs.first or (not gru and len(pieces) > 1):  # an LSTM's memory gradient passes from piece to piece here
+        grad_first = fresh((rows, d)) if gru or grad_last is None else grad_last.clone()
+    carry_memory = (
+        grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
+    )
+    grad_x = torch.empty_like(problem.x) if needs.x else None
+    grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
+    grad_peephole = None if problem.peephole is None else fresh((rows, 3, d))
+
+    buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
+    for number, (begin, end) in enumerate(pieces):
+        wide = buffer[: end - begin]
+        flat = wide.view(-1, cell + d)
+        if ragged:
+            wide.zero_()
+        source = problem.x[begin:end]
+        if inside:
+            x = source
+        elif in_place:  # a step's projected input is overwritten by its gradient
+            x = wide
+            _linear_into(flat[:, :width], source.view(-1, features), problem.input, problem.input_bias)
+        else:
+            x = linear(source, problem.input, problem.input_bias)
+        tensors = [
+            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
+            problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
+            results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
+            grad_peephole, grad_start, grad_first,
+        ]  # fmt: skip
+        integers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
+        launch(kernel, rows, tensors, integers, options)
+        options["CARRY"], carry_memory = True, grad_first
+        if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
+            step = torch.arange(begin, end, device=wide.device)[:, None]
+            wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
+        _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
+        if not inside or needs.x:
+            gate = flat[:, :width]
+            if rows > batch:  # samples share their input
+                gate = gate.reshape(end - begin, rows // batch, batch, width).sum(1).view(-1, width)
+            gate = gate.to(problem.input.dtype)
+            if not inside:
+                _multiply(grad_input, gate.T, source.view(-1, features), number)
+            if grad_x is not None:
+                torch.mm(gate, problem.input, out=grad_x[begin:end].view(-1, features))
+
+    gradients = Gradients(
+        x=grad_x,
+        input=(sums[2 * k + 2 :, :width].T if inside else grad_input).to(problem.input.dtype),
+        input_bias=None if problem.input_bias is None else sums[2 * k, :width].to(problem.input_bias.dtype),
+        recurrent=sums[:k],
+        states=sums[k : 2 * k, cell:],
+        temperature=grad_temperature,
+        peephole=None if grad_peephole is None else grad_peephole.sum(0),
+        start=sums[2 * k + 1 : 2 * k + 2] if grad_start is None else grad_start,
+        first=_summed(grad_first, len(problem.first)) if needs.first else None,
+    )
+    if weight is not None and k <= _RESIDENT_STATES and len(problem.start) == 1:
+        return _through_weight(gradients, sums, problem, weight)
+    recurrent, start, states = gradients.recurrent, gradients.start, gradients.states
+    if gru:  # gates and u are at other positions there
+        states = states + recurrent[:, 4 * d : 5 * d]
+        recurrent = torch.cat([recurrent[:, : 2 * d], recurrent[:, 3 * d : 4 * d]], dim=1)
+        if grad_start is None:
+            start = torch.cat([start[:, : 2 * d], start[:, 3 * d : 4 * d]], dim=1)
+    gradients = gradients._replace(
+        recurrent=recurrent[:, :width], states=states, start=start[:, :width], temperature=grad_temperature.sum()
+    )
+    return gradients if weight is None else through_weight(gradients, problem.states, weight)
+
+
+def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight: Tensor) -> Gradients:
+    """The remaining gradients, in one launch: :func:`~sttau.engine.recurrence.problem.through_weight`, and sums."""
+    (k, d), gru, new = problem.states.shape, problem.cell == "gru", problem.states.new_empty
+    of_weight, of_bias, of_states, of_temperature = new(weight.shape), new(1, len(weight)), new(k, d), new(())
+    tensors = [sums, problem.states, weight, gradients.temperature, of_weight, of_bias, of_states, of_temperature]
+    options = {"d": d, "K": k, "GRU": gru, "num_warps": 4}
+    tiles = triton.cdiv(len(weight), 64) * triton.cdiv(d, 64)
+    launch(triton_resident.through_weight, tiles + triton.cdiv(d, 16) + 1, tensors, [problem.rows], options)
+    return gradients._replace(recurrent=of_weight, start=of_bias, states=of_states, temperature=of_temperature)
+
+
+def _summed(gradient: Tensor | None, rows: int) -> Tensor | None:
+    return gradient if gradient is None or rows > 1 else gradient.sum(0, keepdim=True)
+
+
+def _multiply(into: Tensor, left: Tensor, right: Tensor, number: int) -> None:
+    """Write the first product, and add the later ones."""
+    if left.dtype != into.dtype:
+        product = left @ right
+        into.copy_(product) if number == 0 else into.add_(product)
+    elif number == 0:
+        torch.mm(left, right, out=into)
+    else:
+        into.addmm_(left, right)
+
+
+def _linear_into(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if bias is None:
+        torch.mm(x, weight.T, out=out)
+    else:
+        torch.addmm(bias, x, weight.T, out=out)

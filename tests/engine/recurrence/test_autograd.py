@@ -1,0 +1,108 @@
+"""The recurrence as a PyTorch operator: what compilers, exporters and autograd expect of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sttau
+from sttau.engine import Noise
+
+
+def _arguments(cell: str, mode: str, read: str, reverse: bool, features: int) -> tuple[Any, ...]:
+    width = (4 if cell == "lstm" else 3) * 7
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+    tau = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
+    noise = Noise.of(torch.arange(2))
+    return (
+        leaf(5, 2, features), None, leaf(width, features), leaf(width), leaf(4, width), leaf(4, 7), tau, None,
+        leaf(2, width), leaf(2, 7), torch.tensor([5, 3]), noise.seed, noise.sequence, noise.sample, 2, 0, 0, cell, mode,
+        reverse, read, True, "cpu",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "mode", "read", "reverse", "features"),
+    [
+        ("lstm", "soft", "all", False, 3),
+        ("gru", "hard", "last", True, 12),
+        ("lstm", "soft", "none", True, 12),
+    ],
+)
+def test_the_operator_keeps_the_contract_of_torch_library(
+    cell: str, mode: str, read: str, reverse: bool, features: int
+) -> None:
+    checks = ("test_schema", "test_faketensor", "test_autograd_registration")
+    arguments = _arguments(cell, mode, read, reverse, features)
+    torch.library.opcheck(torch.ops.sttau.recurrence.default, arguments, test_utils=checks)
+
+
+class _Whole(nn.Module):
+    """Noise identified by row, so that all inputs are tensors."""
+
+    def __init__(self, layer: sttau.STTauLSTM | sttau.STTauGRU) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer.features(x, noise=Noise.of(torch.arange(x.shape[0])), steps="last")
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_compiled_is_eager_in_values_and_gradients(layers: int) -> None:
+    model = _Whole(sttau.STTauLSTM(3, 8, 4, num_layers=layers, readout="cell"))
+    x = torch.randn(2, 5, 3)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    results = []
+    for run in (model, compiled):
+        model.zero_grad()
+        output = run(x)
+        output.square().sum().backward()
+        results.append([output, *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    assert len(results[0]) == len(results[1]) > 5
+    for eager, other in zip(*results, strict=True):
+        torch.testing.assert_close(eager, other)
+
+
+def test_the_exact_distribution_can_be_compiled() -> None:
+    layer, x = sttau.STTauGRU(3, 8, 4, mode="exact"), torch.randn(2, 5, 3)
+    compiled = torch.compile(layer.state_distribution, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), layer.state_distribution(x))
+
+
+@pytest.mark.parametrize("layer", [sttau.STTauLSTM(3, 11, 4), sttau.STTauGRU(3, 11, 4, bias=False)])
+def test_a_layer_first_run_under_inference_mode_can_be_trained(layer: nn.Module) -> None:
+    x = torch.randn(5, 13, 3)  # a size that no other test uses: cached constants are created here
+    with torch.inference_mode():
+        layer(x)
+    layer(x)[0].sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
+def test_exported_is_eager() -> None:
+    model = _Whole(sttau.STTauGRU(3, 8, 4)).eval()
+    x = torch.randn(2, 5, 3)
+    with torch.no_grad():
+        exported = torch.export.export(model, (x,))
+        torch.testing.assert_close(exported.module()(x), model(x))
+    assert any("sttau.recurrence" in str(node.target) for node in exported.graph.nodes)
+
+
+def test_a_second_derivative_raises() -> None:
+    layer, x = sttau.STTauGRU(3, 8, 4), torch.randn(5, 2, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer(x)[0].sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_a_layer_whose_output_is_not_used_has_gradients_of_its_memory() -> None:
+    layer = sttau.STTauLSTM(3, 8, 4)
+    _, (_, c_n) = layer(torch.randn(5, 2, 3))
+    c_n.sum().backward()
+    assert float(layer.weight_ih_l0.grad.abs().sum()) > 0  # type: ignore[union-attr, operator]
