@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from sttau.bench import GPU_SHAPES, Shape, _Ours
 from sttau.engine.triton_kernels import _load_gates, _load_rows, _load_scalars, _mix, _sums, _tanh
-from sttau.jobs.results import Result, write_results
+from sttau.jobs import Result, write_results
 
 STEPS = 10
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sttau import calibration, metrics, ood
+from sttau import metrics
 
 
 def _classification(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
@@ -39,64 +39,64 @@ def _doubt(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
     return torch.rand(size, generator=generator), torch.rand(size, generator=generator)
 
 
-def _split_detection(scores: Tensor, foreign: Tensor) -> ood.Detection:
-    return ood.detection(scores[~foreign], scores[foreign])
+def _split_detection(scores: Tensor, foreign: Tensor) -> metrics.Detection:
+    return metrics.detection(scores[~foreign], scores[foreign])
 
 
-def _histogram(mean: Tensor, variance: Tensor, targets: Tensor) -> calibration.PITHistogram:
-    return calibration.pit_histogram(calibration.pit_values(mean, variance, targets), bins=4)
+def _histogram(mean: Tensor, variance: Tensor, targets: Tensor) -> metrics.PITHistogram:
+    return metrics.pit_histogram(metrics.pit_values(mean, variance, targets), bins=4)
 
 
 CASES: dict[str, tuple[Any, Any, Any]] = {  # the class, its function, data
-    "ece": (metrics.CalibrationError, calibration.calibration_error, _classification),
+    "ece": (metrics.CalibrationError, metrics.calibration_error, _classification),
     "mce": (
         partial(metrics.CalibrationError, bins=5, norm="maximum"),
-        partial(calibration.calibration_error, bins=5, norm="maximum"),
+        partial(metrics.calibration_error, bins=5, norm="maximum"),
         _classification,
     ),
     "adaptive": (
         partial(metrics.CalibrationError, binning="mass"),
-        partial(calibration.calibration_error, binning="mass"),
+        partial(metrics.calibration_error, binning="mass"),
         _classification,
     ),
     "classwise": (
         partial(metrics.ClasswiseCalibrationError, bins=7),
-        partial(calibration.classwise_calibration_error, bins=7),
+        partial(metrics.classwise_calibration_error, bins=7),
         _classification,
     ),
     "curve": (
         partial(metrics.ReliabilityCurve, bins=3, binning="mass"),
-        partial(calibration.reliability_curve, bins=3, binning="mass"),
+        partial(metrics.reliability_curve, bins=3, binning="mass"),
         _classification,
     ),
-    "error": (metrics.PredictionError, calibration.prediction_error, _classification),
-    "nll": (metrics.NegativeLogLikelihood, calibration.negative_log_likelihood, _classification),
-    "brier": (metrics.BrierScore, calibration.brier_score, _classification),
+    "error": (metrics.PredictionError, metrics.prediction_error, _classification),
+    "nll": (metrics.NegativeLogLikelihood, metrics.negative_log_likelihood, _classification),
+    "brier": (metrics.BrierScore, metrics.brier_score, _classification),
     "brier parts": (
         partial(metrics.BrierDecomposition, bins=4),
-        partial(calibration.decompose_brier, bins=4),
+        partial(metrics.decompose_brier, bins=4),
         _classification,
     ),
-    "mse": (metrics.MeanSquaredError, calibration.mean_squared_error, _samples),
-    "sample crps": (metrics.SampleCRPS, calibration.sample_crps, _samples),
+    "mse": (metrics.MeanSquaredError, metrics.mean_squared_error, _samples),
+    "sample crps": (metrics.SampleCRPS, metrics.sample_crps, _samples),
     "plain sample crps": (
         partial(metrics.SampleCRPS, fair=False),
-        partial(calibration.sample_crps, fair=False),
+        partial(metrics.sample_crps, fair=False),
         _samples,
     ),
-    "gaussian nll": (metrics.GaussianNLL, calibration.gaussian_nll, _forecast),
-    "gaussian crps": (metrics.GaussianCRPS, calibration.gaussian_crps, _forecast),
+    "gaussian nll": (metrics.GaussianNLL, metrics.gaussian_nll, _forecast),
+    "gaussian crps": (metrics.GaussianCRPS, metrics.gaussian_crps, _forecast),
     "coverage": (
         partial(metrics.IntervalCoverage, levels=[0.3, 0.8]),
-        partial(calibration.interval_coverage, levels=[0.3, 0.8]),
+        partial(metrics.interval_coverage, levels=[0.3, 0.8]),
         _forecast,
     ),
     "pit": (partial(metrics.PITHistogram, bins=4), _histogram, _forecast),
     "detection": (metrics.Detection, _split_detection, _foreign),
-    "aurc": (metrics.AreaUnderRiskCoverage, ood.area_under_risk_coverage, _doubt),
+    "aurc": (metrics.AreaUnderRiskCoverage, metrics.area_under_risk_coverage, _doubt),
     "excess aurc": (
         partial(metrics.AreaUnderRiskCoverage, excess=True),
-        partial(ood.area_under_risk_coverage, excess=True),
+        partial(metrics.area_under_risk_coverage, excess=True),
         _doubt,
     ),
 }

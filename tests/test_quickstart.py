@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.quickstart import Quickstart, Settings, run_quickstart
 from sttau.report.html import summary_table
 

@@ -1,6 +1,6 @@
 """Recurrent networks that know when they do not know."""
 
-from sttau import automata, calibration, data, ood, training
+from sttau import automata, calibration, data, metrics, ood, training
 from sttau.compare import compare
 from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
 from sttau.layers import (
@@ -34,6 +34,7 @@ __all__ = [
     "data",
     "forecast",
     "load",
+    "metrics",
     "ood",
     "predict",
     "training",

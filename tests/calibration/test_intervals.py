@@ -6,8 +6,9 @@ from typing import Literal
 
 import pytest
 import torch
+from sttau.calibration.intervals import draw_rows
 
-from sttau.calibration import (
+from sttau.metrics import (
     Interval,
     bootstrap_interval,
     brier_score,
@@ -16,7 +17,6 @@ from sttau.calibration import (
     calibration_error_intervals,
     intervals,
 )
-from sttau.calibration.intervals import draw_rows
 
 
 def _skewed(size: int, seed: int = 0) -> torch.Tensor:

@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sttau.calibration.metrics import Binning
 
-from sttau.calibration import (
+from sttau.metrics import (
     brier_score,
     calibration_error,
     classwise_calibration_error,
@@ -19,7 +20,6 @@ from sttau.calibration import (
     prediction_error,
     reliability_curve,
 )
-from sttau.calibration.metrics import Binning
 
 
 def _forecasts(seed: int, classes: int, size: int, tied: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,7 +12,7 @@ from scipy import integrate, stats  # type: ignore[import-untyped]
 from torch import Tensor
 
 import sttau
-from sttau.calibration import (
+from sttau.metrics import (
     central_interval,
     gaussian_crps,
     gaussian_nll,

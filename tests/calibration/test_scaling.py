@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import sttau
-from sttau.calibration import (
-    IsotonicScaling,
-    Scaling,
-    TemperatureScaling,
-    VectorScaling,
-    calibration_error,
-    negative_log_likelihood,
-    restore_scaling,
-    to_logits,
-)
+from sttau.calibration import IsotonicScaling, Scaling, TemperatureScaling, VectorScaling, restore_scaling, to_logits
+from sttau.metrics import calibration_error, negative_log_likelihood
 
 KINDS = [TemperatureScaling, VectorScaling, IsotonicScaling]
 

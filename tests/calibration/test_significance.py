@@ -10,14 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.calibration import (
-    Comparison,
-    brier_score,
-    calibration_error,
-    paired_bootstrap,
-    randomization_test,
-    significance,
-)
+from sttau.metrics import Comparison, brier_score, calibration_error, paired_bootstrap, randomization_test, significance
 
 Test = Callable[..., Comparison]
 

@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-
-from sttau import calibration, ood
-from sttau.calibration import bootstrap_interval, randomization_test
 from sttau.compare.measures import (
     MEASURES,
     Rows,
@@ -21,6 +17,9 @@ from sttau.compare.measures import (
     p_values,
     regression_rows,
 )
+from torch import Tensor
+
+from sttau.metrics import bootstrap_interval, randomization_test
 
 N, M = 60, 25
 
@@ -36,15 +35,15 @@ def answers(seed: int, tied: bool = False) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def aurc(p: Tensor, labels: Tensor) -> float:
-    return ood.area_under_risk_coverage(1 - p.amax(1), (p.argmax(1) != labels).double())
+    return metrics.area_under_risk_coverage(1 - p.amax(1), (p.argmax(1) != labels).double())
 
 
 METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
-    "pe": calibration.prediction_error,
-    "nll": calibration.negative_log_likelihood,
-    "brier": calibration.brier_score,
-    "ece": calibration.calibration_error,
-    "mce": lambda p, y: calibration.calibration_error(p, y, norm="maximum"),
+    "pe": metrics.prediction_error,
+    "nll": metrics.negative_log_likelihood,
+    "brier": metrics.brier_score,
+    "ece": metrics.calibration_error,
+    "mce": lambda p, y: metrics.calibration_error(p, y, norm="maximum"),
     "aurc": aurc,
 }
 PERCENT = ("pe", "ece", "mce", "aurc")
@@ -57,7 +56,7 @@ def test_values_are_those_of_the_toolkits(tied: bool) -> None:
     p, labels, foreign = answers(1, tied)
     found = evaluate(classification_rows(p, labels, foreign))
     want = {name: metric(p, labels) * (100 if name in PERCENT else 1) for name, metric in METRICS.items()}
-    areas = ood.detection(1 - p.amax(1), 1 - foreign.amax(1))
+    areas = metrics.detection(1 - p.amax(1), 1 - foreign.amax(1))
     want |= {"auroc": 100 * areas.auroc, "aupr": 100 * areas.aupr}
     assert found == pytest.approx(want, rel=1e-9)
 
@@ -102,7 +101,7 @@ def test_seeds_are_averaged_under_the_same_draws() -> None:
     both = torch.stack([runs[0][0], runs[1][0]], 1)
 
     def mean(p: Tensor, labels: Tensor) -> float:
-        return sum(calibration.calibration_error(p[:, seed], labels) for seed in (0, 1)) * 50
+        return sum(metrics.calibration_error(p[:, seed], labels) for seed in (0, 1)) * 50
 
     got = intervals({"a": rows}, N, 100, 0.95, seed=0)["a", "ece"]
     want = bootstrap_interval(both, runs[0][1], metric=mean, resamples=100, seed=0)
@@ -127,12 +126,12 @@ def test_numbers_are_measured_as_the_toolkit_does() -> None:
     mean, variance = torch.randn(4, N, 2, generator=generator), torch.rand(4, N, 2, generator=generator) + 0.1
     targets = torch.randn(N, 2, generator=generator).double()
     found = evaluate(regression_rows(mean, variance, targets))
-    cover = calibration.interval_coverage(mean, variance, targets, [0.95])
+    cover = metrics.interval_coverage(mean, variance, targets, [0.95])
     want = {
-        "mse": calibration.mean_squared_error(mean, targets),
+        "mse": metrics.mean_squared_error(mean, targets),
         "mae": float((mean.double().mean(0) - targets).abs().mean()),
-        "nll": calibration.gaussian_nll(mean, variance, targets),
-        "crps": calibration.gaussian_crps(mean, variance, targets),
+        "nll": metrics.gaussian_nll(mean, variance, targets),
+        "crps": metrics.gaussian_crps(mean, variance, targets),
         "coverage": 100 * float(cover.coverage),
         "width": float(cover.width),
     }

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, compare
-from sttau.calibration import brier_score, calibration_error, negative_log_likelihood
 from sttau.compare import METHODS, Comparison, run
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
+from sttau.metrics import brier_score, calibration_error, negative_log_likelihood
 from sttau.training import Interrupted, Update
 
 SMALL: dict[str, Any] = {

@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result
 
 
 def result(cell: Cell) -> Result:

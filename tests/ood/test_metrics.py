@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.ood import Detection, detection
+from sttau.metrics import Detection, detection
 
 scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30)
 

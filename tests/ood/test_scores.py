@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sttau
-from sttau.ood import (
-    SCORES,
-    detection,
-    entropy_score,
-    max_probability_score,
-    mutual_information_score,
-    variance_score,
-)
+from sttau.metrics import detection
+from sttau.ood import SCORES, entropy_score, max_probability_score, mutual_information_score, variance_score
 
 
 @given(st.integers(0, 10_000), st.integers(2, 5), st.integers(1, 5), st.integers(2, 5))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.ood import area_under_risk_coverage, risk_coverage_curve
+from sttau.metrics import area_under_risk_coverage, risk_coverage_curve
 
 answers = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=6)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from matplotlib.patches import Rectangle
 
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.plotting.speed import (
     BASELINES,
     HEADER,

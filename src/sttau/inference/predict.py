@@ -49,6 +49,7 @@ class Prediction:
         samples: (runs, batch, classes) probabilities of the single runs, if asked for.
         attribution: (batch, time) bits of epistemic uncertainty that each step brought in, for exact inference: the
             increments of I(Y; S_t | x), which never decreases. They sum to ``epistemic`` at the last step.
+        num_samples: Number of distributions that ``mean`` averages: samples times ensemble members; 1 when exact.
     """
 
     mean: Tensor
@@ -58,6 +59,7 @@ class Prediction:
     inference: str
     samples: Tensor | None = None
     attribution: Tensor | None = None
+    num_samples: int = 1
 
     @property
     def epistemic(self) -> Tensor:
@@ -86,7 +88,7 @@ class RegressionPrediction:
         inference: which law was used: soft, hard, exact, sampled or deterministic.
         samples: (runs, batch, outputs) means of the single runs, if asked for.
         sample_variance: (runs, batch, outputs) the noise of the data that each of them predicts; beside ``samples``.
-            Together they are the mixture of Gaussians that the prediction is: ``sttau.calibration.quantile(r.samples,
+            Together they are the mixture of Gaussians that the prediction is: ``sttau.metrics.quantile(r.samples,
             r.sample_variance, 0.9)``.
     """
 
@@ -232,7 +234,8 @@ def predict(
                 ]
                 part = _summarise(model, outputs, len(piece), keep_samples)
             parts.append(_hold(part, length) if per_step else part)
-    return _join(model, parts, torch.cat(places).argsort(), "deterministic" if mode is None else _NAMES[mode])
+    name = "deterministic" if mode is None else _NAMES[mode]
+    return _join(model, parts, torch.cat(places).argsort(), name, runs * len(model.members))
 
 
 def numbers_of(model: SequenceModel, mode: LayerMode | None, per_step: bool = False) -> int:
@@ -409,14 +412,14 @@ def _hold(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
 
 
 def _join(
-    model: SequenceModel, parts: list[dict[str, Tensor]], places: Tensor, inference: str
+    model: SequenceModel, parts: list[dict[str, Tensor]], places: Tensor, inference: str, num_samples: int
 ) -> Prediction | RegressionPrediction:
     """Put the chunks together again, each sequence where it stood."""
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     whole = {name: value[places.to(value.device)] for name, value in whole.items()}
     whole |= {name: whole[name].transpose(0, 1) for name in _RUN_BY_RUN if name in whole}
     if isinstance(model.members[0], SequenceClassifier):
-        return Prediction(**whole, inference=inference)
+        return Prediction(**whole, inference=inference, num_samples=num_samples)
     return RegressionPrediction(**whole, inference=inference)
 
 

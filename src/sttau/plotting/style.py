@@ -1,4 +1,4 @@
-"""One look for every figure."""
+"""Colors, method titles and the style of all figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GREEN = "#2f855a"
 RED = "#c53030"
 PURPLE = "#6b46c1"
 
-METHOD_COLORS = {
+_COLORS = {
     "lstm": MUTED,
     "gru": INK,
     "ensemble": GREEN,
@@ -26,7 +26,7 @@ METHOD_COLORS = {
     "state-regularized": PURPLE,
     "st-tau": BLUE,
 }
-METHOD_NAMES = {
+_TITLES = {
     "lstm": "LSTM",
     "gru": "GRU",
     "ensemble": "deep ensemble",
@@ -37,9 +37,24 @@ METHOD_NAMES = {
 }
 
 
+def method_title(name: str) -> str:
+    """Return the title of a method in tables and figures; the name itself for an unknown method.
+
+    Example:
+        >>> method_title("st-tau")
+        'ST-τ LSTM'
+    """
+    return _TITLES.get(name, name)
+
+
+def method_color(name: str) -> str:
+    """Return the color of a method in figures; one color for all unknown methods."""
+    return _COLORS.get(name, INK)
+
+
 @contextmanager
 def look() -> Iterator[None]:
-    """Draw in the project's style, whatever the user's own settings are."""
+    """Use the project's style, whatever the user's settings are."""
     settings: dict[Any, Any] = {
         "font.family": "DejaVu Sans",
         "font.size": 10,

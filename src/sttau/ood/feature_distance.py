@@ -1,4 +1,4 @@
-"""How far a sequence lies from all that a network was trained on, by what the network has made of it."""
+"""Distance of a sequence from the training data in the feature space of a network."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sttau.checks import as_tensor, check_labels
 class FeatureDistance:
     """Mahalanobis distance to the nearest class, in the space of features (Lee et al., 2018).
 
-    Features of each class are taken for Gaussian, with means of their own and one covariance, which is shrunk as Ledoit
-    & Wolf (2004) derive. Confidence asks on which side of a border a sequence lies; distance asks whether anything like
-    it was there in training, however sure the network is. Larger means more probably out-of-distribution.
+    The features of each class are modeled as Gaussian, with one mean per class and a shared covariance with Ledoit-Wolf
+    shrinkage (2004). Confidence depends on the distance to a decision boundary; this distance depends on whether
+    similar sequences occurred in training, whatever the confidence. Larger means more probably out-of-distribution.
 
     Example:
         >>> import torch
@@ -24,7 +24,7 @@ class FeatureDistance:
         >>> model = SequenceClassifier(STTauLSTM(2, 16, num_states=3), num_classes=2)
         >>> x, y = torch.randn(50, 7, 2), torch.arange(50) % 2
         >>> distance = FeatureDistance().fit(features(model, x), y)
-        >>> near, far = (distance(features(model, inputs)).mean() for inputs in (x, x + 5))
+        >>> near, far = (distance.score(features(model, inputs)).mean() for inputs in (x, x + 5))
         >>> bool(near < far)
         True
     """
@@ -34,11 +34,11 @@ class FeatureDistance:
         self._precision: Tensor | None = None
 
     def fit(self, features: Any, labels: Any) -> FeatureDistance:
-        """Learn means and covariance.
+        """Estimate means and covariance.
 
         Args:
-            features: (sequences, size) of training data; see :func:`sttau.inference.features`.
-            labels: (sequences,) their classes.
+            features: (sequences, size) features of training data; see :func:`sttau.inference.features`.
+            labels: (sequences,) classes.
         """
         from sklearn.covariance import LedoitWolf
 
@@ -52,10 +52,14 @@ class FeatureDistance:
         self._precision = torch.from_numpy(shrunk.precision_)
         return self
 
-    def __call__(self, features: Any) -> Tensor:
-        """Return the squared distance of each to the nearest class."""
+    def score(self, features: Any) -> Tensor:
+        """Return (sequences,) squared distances to the nearest class, larger for OOD input.
+
+        Args:
+            features: (sequences, size).
+        """
         if self._means is None or self._precision is None:
-            raise RuntimeError("fit the distance to training data first")
+            raise RuntimeError("this FeatureDistance is not fitted; call fit with features of training data first")
         x = self._checked(features)
         if x.shape[1] != self._means.shape[1]:
             raise ValueError(f"features have size {x.shape[1]}, but the distance was fitted to {self._means.shape[1]}")
@@ -66,5 +70,5 @@ class FeatureDistance:
     def _checked(self, features: Any) -> Tensor:
         x = as_tensor("features", features).to(torch.float64).cpu()
         if x.dim() != 2 or not bool(x.isfinite().all()):
-            raise ValueError(f"features must be finite numbers of shape (sequences, size), got {tuple(x.shape)}")
+            raise ValueError(f"features must be finite, of shape (sequences, size), got {tuple(x.shape)}")
         return x
