@@ -262,7 +262,7 @@ def test_an_interrupted_comparison_says_how_it_goes_on(tmp_path: Path, monkeypat
     [
         (["--methods", "rnn"], "methods must be among lstm"),
         (["--set", "num_states=3"], "--set must be method.name=value"),
-        (["--foreign", "mnist"], "name must be one of bih"),
+        (["--ood", "mnist"], "name must be one of bih"),
     ],
 )
 def test_compare_says_what_is_wrong_without_a_trace(options: list[str], words: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sttau import calibration, metrics, ood
+from sttau.metrics.torchmetrics import CalibrationError
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICE = "cuda"
@@ -79,7 +80,7 @@ def test_vector_scaling_on_the_gpu_is_as_good() -> None:
 
 
 def test_a_torchmetrics_class_stays_on_the_gpu() -> None:
-    metric = metrics.CalibrationError().to(DEVICE)
+    metric = CalibrationError().to(DEVICE)
     for rows in torch.arange(50).split(20):
         metric.update(p[rows].to(DEVICE), labels[rows].to(DEVICE))
     answer = metric.compute()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, predict
+from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, metrics, predict
 from sttau.inference import validation
 
 

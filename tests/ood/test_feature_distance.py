@@ -24,23 +24,23 @@ def test_the_distance_is_that_of_mahalanobis() -> None:
     inverse = np.linalg.inv((mixing.T @ mixing).numpy())
     new = torch.randn(5, 3, dtype=torch.float64)
     expected = [min(((p - m) @ inverse @ (p - m)) for m in (np.zeros(3), np.full(3, 4.0))) for p in new.numpy()]
-    np.testing.assert_allclose(distance(new).numpy(), expected, rtol=0.05)
+    np.testing.assert_allclose(distance.score(new).numpy(), expected, rtol=0.05)
 
 
 def test_classes_may_be_missing_and_features_may_lie_in_a_plane() -> None:
     x = torch.randn(200, 2) @ torch.randn(2, 6)
     distance = FeatureDistance().fit(x, torch.where(torch.arange(200) < 90, 0, 3))
-    assert bool(distance(x + 100 * torch.randn(6)).min() > distance(x).max())
+    assert bool(distance.score(x + 100 * torch.randn(6)).min() > distance.score(x).max())
 
 
 def test_what_is_wrong_is_said() -> None:
-    with pytest.raises(RuntimeError, match="fit the distance"):
-        FeatureDistance()(torch.zeros(2, 3))
+    with pytest.raises(RuntimeError, match="not fitted"):
+        FeatureDistance().score(torch.zeros(2, 3))
     fitted = FeatureDistance().fit(torch.randn(10, 3), torch.arange(10) % 2)
     with pytest.raises(ValueError, match="size 4, but the distance was fitted to 3"):
-        fitted(torch.zeros(2, 4))
+        fitted.score(torch.zeros(2, 4))
     with pytest.raises(ValueError, match="finite numbers of shape"):
-        fitted(torch.full((2, 3), torch.nan))
+        fitted.score(torch.full((2, 3), torch.nan))
 
 
 @pytest.mark.parametrize("padded", [False, True])

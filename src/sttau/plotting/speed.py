@@ -12,7 +12,7 @@ from sttau.jobs import Result
 from sttau.plotting.style import BLUE, GREEN, INK, MUTED, ORANGE, RED
 
 
-class Comparison(NamedTuple):
+class SpeedComparison(NamedTuple):
     """ST-τ compared with PyTorch's layer on one shape and dtype. Times in ms, memory in MiB."""
 
     shape: str
@@ -40,7 +40,7 @@ class Comparison(NamedTuple):
         return self.ours[name] / self.theirs[name] if name in self.ours and name in self.theirs else None
 
 
-def compare_speed(results: Iterable[Result]) -> list[Comparison]:
+def compare_speed(results: Iterable[Result]) -> list[SpeedComparison]:
     """Group the results of :func:`sttau.bench.measure` by shape and dtype, in their order."""
     rows: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for result in results:
@@ -48,14 +48,14 @@ def compare_speed(results: Iterable[Result]) -> list[Comparison]:
         kind = "theirs" if result.method.startswith("nn.") else "reference" if result.method == "reference" else "ours"
         row[kind] = result.metrics
     return [
-        Comparison(shape, precision, row["theirs"], row["ours"], row.get("reference", {}))
+        SpeedComparison(shape, precision, row["theirs"], row["ours"], row.get("reference", {}))
         for (shape, precision), row in rows.items()
     ]
 
 
 HEADER = (
     "shape",
-    "numbers",
+    "dtype",
     "training",
     "forward",
     "10 samples",
@@ -63,8 +63,8 @@ HEADER = (
     "graph: training",
     "graph: forward",
     "graph: 10 samples",
-    "graph beside plain: training",
-    "beside the reference",
+    "graph vs. eager: training",
+    "vs. reference",
 )
 
 
@@ -72,7 +72,7 @@ TASKS = ("training", "forward", "samples")
 BASELINES = ("shape", "method", "training", "forward", "10 samples")
 
 
-def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
+def speed_table(comparisons: Iterable[SpeedComparison]) -> list[tuple[str, ...]]:
     """Return rows for ``HEADER``: speedups over PyTorch's layer; ten samples and memory as fractions of one pass."""
 
     def times(value: float | None) -> str:
@@ -115,9 +115,9 @@ def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
 
 ROOFLINE = (
     "shape",
-    "chain, µs a step",
-    "forward, µs a step",
-    "backward, µs a step",
+    "chain, µs per step",
+    "forward, µs per step",
+    "backward, µs per step",
     "both kernels, µs",
     "products, µs",
     "rest, µs",
@@ -127,7 +127,7 @@ ROOFLINE = (
 
 
 def roofline_table(
-    results: Iterable[Result], bytes_a_second: float, operations_a_second: float
+    results: Iterable[Result], bytes_per_second: float, operations_per_second: float
 ) -> list[tuple[str, ...]]:
     """Return rows for ``ROOFLINE``: kernels of a training step and their bounds (``benchmarks/roofline.py``)."""
     rows = []
@@ -139,14 +139,14 @@ def roofline_table(
                 *(f"{m[f'{name}_us_per_step']:.2f}" for name in ("serial", "forward", "backward")),
                 f"{m['forward_us'] + m['backward_us']:.0f}",
                 *(f"{m[f'{name}_us']:.0f}" for name in ("products", "rest")),
-                f"{1e6 * m['bytes'] / bytes_a_second:.0f}",
-                f"{1e6 * m['operations'] / operations_a_second:.0f}",
+                f"{1e6 * m['bytes'] / bytes_per_second:.0f}",
+                f"{1e6 * m['operations'] / operations_per_second:.0f}",
             )
         )
     return rows
 
 
-def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
+def speed_figure(comparisons: list[SpeedComparison], title: str) -> Figure:
     """Draw bars of the speedup over PyTorch's layer, and a line at 1."""
     tasks = [
         ("training", BLUE, "training step"),

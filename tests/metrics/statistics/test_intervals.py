@@ -6,7 +6,6 @@ from typing import Literal
 
 import pytest
 import torch
-from sttau.calibration.intervals import draw_rows
 
 from sttau.metrics import (
     Interval,
@@ -15,8 +14,9 @@ from sttau.metrics import (
     calibration_error,
     calibration_error_by_chance,
     calibration_error_intervals,
-    intervals,
 )
+from sttau.metrics.statistics.intervals import Method
+from sttau.metrics.statistics.resampling import draw_rows
 
 
 def _skewed(size: int, seed: int = 0) -> torch.Tensor:
@@ -35,7 +35,7 @@ def test_the_percentile_interval_is_the_quantiles_of_the_metric_on_resampled_row
 
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_the_fast_mean_is_the_same_as_any_other_metric(method: intervals.Method) -> None:
+def test_the_fast_mean_is_the_same_as_any_other_metric(method: Method) -> None:
     x = _skewed(40)
     fast = bootstrap_interval(x, resamples=100, method=method, seed=3)
     slow = bootstrap_interval(x, metric=lambda part: float(part.mean()), resamples=100, method=method, seed=3)
@@ -43,7 +43,7 @@ def test_the_fast_mean_is_the_same_as_any_other_metric(method: intervals.Method)
 
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_bounds_agree_with_scipy(method: intervals.Method) -> None:
+def test_bounds_agree_with_scipy(method: Method) -> None:
     from scipy.stats import bootstrap  # type: ignore[import-untyped]
 
     x = _skewed(30)
@@ -69,11 +69,7 @@ def test_intervals_of_a_mean_cover_it_as_often_as_they_say() -> None:
     assert 0.90 <= hits / 300 <= 0.985  # nominal 0.95, three standard errors of 300 trials, and a little undercoverage
 
 
-def test_draws_are_bounded_in_memory_and_follow_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "_CHUNK_NUMBERS", 100)
-    chunks = list(draw_rows(30, 10, seed=1))
-    assert max(chunk.numel() for chunk in chunks) <= 100
-    assert torch.cat(chunks).shape == (10, 30)
+def test_intervals_follow_the_seed() -> None:
     x = _skewed(30)
     assert bootstrap_interval(x, seed=1) == bootstrap_interval(x, seed=1) != bootstrap_interval(x, seed=2)
 
@@ -104,8 +100,8 @@ def test_bca_stays_finite_where_all_resamples_lie_on_one_side() -> None:
         (([1.0], [1.0]), {}, "without a metric there must be one tensor"),
         (([[1.0]],), {}, "without a metric there must be one tensor"),
         (([1.0, math.nan],), {}, "NaN or infinity"),
-        (([[0.5, 0.5]], [0, 1]), {"metric": brier_score}, "equally many rows"),
-        (([[1.0, 0.0]], [1]), {"metric": lambda p, y: math.inf}, "metric gave inf"),
+        (([[0.5, 0.5]], [0, 1]), {"metric": brier_score}, "equal numbers of rows"),
+        (([[1.0, 0.0]], [1]), {"metric": lambda p, y: math.inf}, "metric returned inf"),
         (([1.0],), {"method": "bca"}, "at least 2 predictions"),
         (([1.0],), {"method": "normal"}, "method must be"),
         (([1.0],), {"level": 95}, "level must lie between 0 and 1"),

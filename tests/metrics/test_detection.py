@@ -14,10 +14,10 @@ scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30)
 
 @given(scores, scores)
 def test_auroc_is_the_share_of_pairs_in_the_right_order_with_ties_half(
-    inside: list[float], outside: list[float]
+    in_distribution: list[float], ood: list[float]
 ) -> None:
-    pairs = [1.0 if o > i else 0.5 if o == i else 0.0 for i in inside for o in outside]
-    assert detection(inside, outside).auroc == pytest.approx(sum(pairs) / len(pairs))
+    pairs = [1.0 if o > i else 0.5 if o == i else 0.0 for i in in_distribution for o in ood]
+    assert detection(in_distribution, ood).auroc == pytest.approx(sum(pairs) / len(pairs))
 
 
 def test_separated_scores_are_detected_and_equal_ones_are_not() -> None:
@@ -28,16 +28,16 @@ def test_separated_scores_are_detected_and_equal_ones_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inside", "outside", "message"),
+    ("in_distribution", "ood", "message"),
     [
-        ([], [1.0], "inside must"),
-        ([1.0], [[1.0]], "outside must"),
-        ([1.0], [float("nan")], "outside holds NaN"),
+        ([], [1.0], "in_distribution must"),
+        ([1.0], [[1.0]], "ood must"),
+        ([1.0], [float("nan")], "ood holds NaN"),
     ],
 )
-def test_bad_scores_are_refused_by_name(inside: list[float], outside: list[float], message: str) -> None:
+def test_bad_scores_are_rejected_by_name(in_distribution: list[float], ood: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        detection(inside, outside)
+        detection(in_distribution, ood)
 
 
 def _oracle(positive: list[float], negative: list[float]) -> float:
@@ -52,22 +52,22 @@ def _oracle(positive: list[float], negative: list[float]) -> float:
 
 @given(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=60), scores)
 def test_fpr95_is_the_best_rate_over_all_thresholds_with_either_class_positive(
-    inside: list[float], outside: list[float]
+    in_distribution: list[float], ood: list[float]
 ) -> None:
-    answer = detection(inside, outside)
-    assert answer.fpr95 == pytest.approx(_oracle(outside, inside))
-    assert answer.fpr95_in == pytest.approx(_oracle([-s for s in inside], [-s for s in outside]))
+    answer = detection(in_distribution, ood)
+    assert answer.fpr95 == pytest.approx(_oracle(ood, in_distribution))
+    assert answer.fpr95_in == pytest.approx(_oracle([-s for s in in_distribution], [-s for s in ood]))
 
 
 def test_fpr95_takes_nineteen_of_twenty() -> None:
-    outside = [float(n) for n in range(1, 21)]  # the lowest may be missed
-    assert detection([1.5, 0.0], outside).fpr95 == 0
-    assert detection([2.0, 0.0], outside).fpr95 == 0.5  # a tie with the threshold is flagged
+    ood = [float(n) for n in range(1, 21)]  # the lowest may be missed
+    assert detection([1.5, 0.0], ood).fpr95 == 0
+    assert detection([2.0, 0.0], ood).fpr95 == 0.5  # a tie with the threshold is flagged
 
 
 @given(scores, scores)
 def test_average_precision_is_the_sum_over_thresholds_with_either_class_positive(
-    inside: list[float], outside: list[float]
+    in_distribution: list[float], ood: list[float]
 ) -> None:
     def area(positive: list[float], negative: list[float]) -> float:
         total, before = 0.0, 0
@@ -77,16 +77,16 @@ def test_average_precision_is_the_sum_over_thresholds_with_either_class_positive
             before = found
         return total / len(positive)
 
-    answer = detection(inside, outside)
-    assert answer.aupr == pytest.approx(area(outside, inside))
-    assert answer.aupr_in == pytest.approx(area([-s for s in inside], [-s for s in outside]))
+    answer = detection(in_distribution, ood)
+    assert answer.aupr == pytest.approx(area(ood, in_distribution))
+    assert answer.aupr_in == pytest.approx(area([-s for s in in_distribution], [-s for s in ood]))
 
 
 @given(scores, scores, st.sampled_from([torch.exp, torch.atan, lambda x: 3 * x - 7, lambda x: x**3]))
 def test_detection_depends_on_the_order_of_scores_alone(
-    inside: list[float], outside: list[float], monotone: Callable[[torch.Tensor], torch.Tensor]
+    in_distribution: list[float], ood: list[float], monotone: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    low, high = torch.tensor(inside, dtype=torch.float64), torch.tensor(outside, dtype=torch.float64)
+    low, high = torch.tensor(in_distribution, dtype=torch.float64), torch.tensor(ood, dtype=torch.float64)
     mapped = detection(monotone(low), monotone(high))
     assert mapped == detection(low, high)
     flipped = detection(-high, -low)  # the roles exchanged

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.metrics import Comparison, brier_score, calibration_error, paired_bootstrap, randomization_test, significance
+from sttau.metrics import Comparison, brier_score, calibration_error, paired_bootstrap, randomization_test
+from sttau.metrics.statistics import holm
 
 Test = Callable[..., Comparison]
 
@@ -121,11 +122,10 @@ def test_one_pair_can_prove_nothing() -> None:
     assert randomization_test([1.0], [0.0]).p_value == 1
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = torch.rand(2, 50, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr(significance, "_CHUNK_NUMBERS", 128)
-    assert max(signs.numel() for signs in significance.draw_signs(50, 99, 0)) <= 128
-    assert randomization_test(a, b, rounds=99).p_value > 1 / 100
+def test_holm_keeps_the_order_and_never_lowers_p() -> None:
+    p = {"a": 0.04, "b": 0.001, "c": 0.03, "d": 0.9}
+    assert holm(p) == pytest.approx({"b": 0.004, "c": 0.09, "a": 0.09, "d": 0.9})
+    assert holm({}) == {}
 
 
 @pytest.mark.parametrize("test", [randomization_test, paired_bootstrap])
@@ -138,7 +138,7 @@ def test_bad_input_is_refused_by_name(test: Test) -> None:
         test([1.0], [math.nan])
     with pytest.raises(ValueError, match="not empty"):
         test([], [])
-    with pytest.raises(ValueError, match="equally many rows"):
+    with pytest.raises(ValueError, match="equal numbers of rows"):
         test([[0.5, 0.5]], [[0.5, 0.5]], [0, 1], metric=brier_score)
     with pytest.raises(ValueError, match="rounds must be at least 1"):
         randomization_test([1.0], [1.0], rounds=0)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sttau.calibration.metrics import Binning
 
 from sttau.metrics import (
     brier_score,
@@ -20,17 +19,8 @@ from sttau.metrics import (
     prediction_error,
     reliability_curve,
 )
-
-
-def _forecasts(seed: int, classes: int, size: int, tied: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities and labels; ``tied`` takes multiples of 1/10 only, 0 and 1 among them, with many equal."""
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.randint(classes, (size,), generator=generator)
-    if not tied:
-        return (3 * torch.randn(size, classes, generator=generator, dtype=torch.float64)).softmax(-1), y
-    cuts = torch.randint(11, (size, classes - 1), generator=generator).sort(-1).values
-    ends = torch.cat([torch.zeros(size, 1), cuts, torch.full((size, 1), 10.0)], -1)
-    return ends.to(torch.float64).diff(dim=-1) / 10, y
+from sttau.metrics.calibration_error import Binning
+from tests.metrics.data import forecasts
 
 
 def _oracle(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -> tuple[float, float]:
@@ -65,11 +55,6 @@ def test_edges_hold_in_float32_too() -> None:
     tenths = torch.arange(5, 11) / 10
     p = torch.stack([tenths, 1 - tenths], -1)
     assert reliability_curve(p, [0] * 6).count.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
-
-
-def test_negative_log_likelihood_is_the_mean_over_true_classes() -> None:
-    assert negative_log_likelihood([[0.25, 0.75], [0.5, 0.5]], [0, 1]) == pytest.approx(math.log(8) / 2)
-    assert negative_log_likelihood([[0.0, 1.0]], [0]) == math.inf
 
 
 def test_perfect_predictions_have_no_error_and_sure_mistakes_the_largest() -> None:
@@ -121,9 +106,6 @@ def test_unknown_norm_and_bins_are_refused() -> None:
         calibration_error([[0.5, 0.5]], [0], bins=0)
 
 
-# -- adaptive bins ---------------------------------------------------------------------------------------------------
-
-
 def _mass_oracle(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -> tuple[float, float]:
     """Adaptive ECE and MCE: cut the sorted confidences, then keep equal ones together, one prediction at a time."""
     pairs = sorted(
@@ -142,7 +124,7 @@ def _mass_oracle(probabilities: torch.Tensor, labels: torch.Tensor, bins: int) -
 def test_adaptive_ece_equals_the_definition_with_and_without_ties(
     seed: int, classes: int, bins: int, size: int, tied: bool
 ) -> None:
-    p, y = _forecasts(seed, classes, size, tied)
+    p, y = forecasts(seed, classes, size, tied)
     ece, mce = _mass_oracle(p, y, bins)
     assert calibration_error(p, y, bins, binning="mass") == pytest.approx(ece, abs=1e-12)
     assert calibration_error(p, y, bins, norm="maximum", binning="mass") == pytest.approx(mce, abs=1e-12)
@@ -150,7 +132,7 @@ def test_adaptive_ece_equals_the_definition_with_and_without_ties(
 
 @pytest.mark.parametrize("size", [1, 7, 10, 23, 100])
 def test_bins_of_equal_mass_differ_by_at_most_one_prediction_where_none_tie(size: int) -> None:
-    p, y = _forecasts(0, 4, size, tied=False)
+    p, y = forecasts(0, 4, size, tied=False)
     count = reliability_curve(p, y, binning="mass").count
     assert count.sum() == size
     assert count.max() - count.min() <= 1
@@ -165,7 +147,7 @@ def test_equal_confidences_share_a_bin_of_equal_mass() -> None:
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["width", "mass"]))
 def test_no_metric_depends_on_the_order_of_predictions(seed: int, tied: bool, binning: Binning) -> None:
-    p, y = _forecasts(seed, 3, 40, tied)
+    p, y = forecasts(seed, 3, 40, tied)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(seed))
     metrics: list[Callable[..., float]] = [
         partial(calibration_error, binning=binning),
@@ -178,14 +160,11 @@ def test_no_metric_depends_on_the_order_of_predictions(seed: int, tied: bool, bi
         assert metric(p[order], y[order]) == pytest.approx(metric(p, y), abs=1e-12)
 
 
-# -- classwise -------------------------------------------------------------------------------------------------------
-
-
 @given(st.integers(0, 10_000), st.integers(2, 5), st.integers(1, 15), st.integers(1, 40), st.booleans())
 def test_classwise_ece_is_the_mean_over_classes_of_the_formula(
     seed: int, classes: int, bins: int, size: int, tied: bool
 ) -> None:
-    p, y = _forecasts(seed, classes, size, tied)
+    p, y = forecasts(seed, classes, size, tied)
     total = 0.0
     for k in range(classes):
         groups: dict[int, list[tuple[float, float]]] = {}
@@ -194,88 +173,6 @@ def test_classwise_ece_is_the_mean_over_classes_of_the_formula(
             groups.setdefault(number, []).append((value, float(label == k)))
         total += sum(abs(sum(v - hit for v, hit in g)) for g in groups.values()) / size
     assert classwise_calibration_error(p, y, bins) == pytest.approx(total / classes, abs=1e-12)
-
-
-# -- Brier -----------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40), st.booleans())
-def test_brier_score_equals_scikit_learn(seed: int, classes: int, size: int, tied: bool) -> None:
-    from sklearn.metrics import brier_score_loss
-
-    p, y = _forecasts(seed, classes, size, tied)
-    p = p / p.sum(-1, keepdim=True)
-    truth = torch.nn.functional.one_hot(y, classes).numpy()
-    want = sum(brier_score_loss(truth[:, k], p[:, k].numpy(), pos_label=1) for k in range(classes))
-    assert brier_score(p, y) == pytest.approx(want, abs=1e-12)
-    assert 0 <= want <= 2
-
-
-@given(
-    st.integers(0, 10_000),
-    st.integers(2, 5),
-    st.one_of(st.none(), st.integers(1, 12)),
-    st.integers(1, 40),
-    st.booleans(),
-)
-def test_the_parts_of_the_brier_score_add_up_for_every_grouping(
-    seed: int, classes: int, bins: int | None, size: int, tied: bool
-) -> None:
-    p, y = _forecasts(seed, classes, size, tied)
-    parts = decompose_brier(p, y, bins)
-    assert parts.brier == pytest.approx(brier_score(p, y), abs=1e-12)
-    assert parts.reliability >= 0
-    assert -1e-12 <= parts.resolution <= parts.uncertainty + 1e-12
-    assert parts.within_variance >= 0
-    if bins is None:
-        assert abs(parts.within_variance) + abs(parts.within_covariance) < 1e-12
-
-
-def test_the_parts_of_the_brier_score_are_murphys_where_forecasts_repeat() -> None:
-    p = torch.tensor([[0.8, 0.2]] * 5 + [[0.3, 0.7]] * 3, dtype=torch.float64)
-    y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 0])
-    parts = decompose_brier(p, y, bins=None)
-    base = 5 / 8  # class 0; each term twice, once for either class
-    assert parts.reliability == pytest.approx(2 * (3 / 8 * (0.3 - 1 / 3) ** 2))  # the first group is calibrated
-    assert parts.resolution == pytest.approx(2 * (5 / 8 * (0.8 - base) ** 2 + 3 / 8 * (1 / 3 - base) ** 2))
-    assert parts.uncertainty == pytest.approx(2 * base * (1 - base))
-
-
-@given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 12), st.integers(1, 40), st.booleans())
-def test_groups_of_the_brier_score_share_the_predicted_class_and_the_bin_of_confidence(
-    seed: int, classes: int, bins: int, size: int, tied: bool
-) -> None:
-    p, y = _forecasts(seed, classes, size, tied)
-    groups: dict[tuple[int, int], list[int]] = {}
-    for i, row in enumerate(p.tolist()):
-        number = next(n for n in range(bins) if max(row) <= (n + 1) / bins or n == bins - 1)
-        groups.setdefault((row.index(max(row)), number), []).append(i)
-    outcome = torch.nn.functional.one_hot(y, classes).double()
-    reliability = (
-        sum(len(g) * (p[g].mean(0) - outcome[g].mean(0)).square().sum().item() for g in groups.values()) / size
-    )
-    resolution = (
-        sum(len(g) * (outcome[g].mean(0) - outcome.mean(0)).square().sum().item() for g in groups.values()) / size
-    )
-    parts = decompose_brier(p, y, bins)
-    assert (parts.reliability, parts.resolution) == pytest.approx((reliability, resolution), abs=1e-12)
-
-
-def test_the_inner_terms_are_needed_where_forecasts_only_resemble_each_other() -> None:
-    p, y = _forecasts(3, 3, 200, tied=False)
-    parts = decompose_brier(p, y, bins=3)
-    assert abs(parts.reliability - parts.resolution + parts.uncertainty - brier_score(p, y)) > 1e-3
-
-
-# -- likelihood, edge values -----------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40))
-def test_negative_log_likelihood_equals_scikit_learn(seed: int, classes: int, size: int) -> None:
-    from sklearn.metrics import log_loss
-
-    p, y = _forecasts(seed, classes, size, tied=False)
-    assert negative_log_likelihood(p, y) == pytest.approx(log_loss(y, p.numpy(), labels=range(classes)), rel=1e-9)
 
 
 @pytest.mark.parametrize("binning", ["width", "mass"])
@@ -315,10 +212,6 @@ def test_labels_of_one_class_only_are_fine_and_a_single_column_is_not() -> None:
             metric([[math.nan, 0.5]], [0])
         with pytest.raises(ValueError, match="not empty"):
             metric(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
-
-
-def test_python_numbers_are_not_rounded_to_float32() -> None:
-    assert brier_score([[0.1, 0.9]], [1]) == pytest.approx(0.02, abs=1e-15)
 
 
 def test_unknown_binning_is_refused() -> None:

@@ -13,7 +13,7 @@ answers = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, 
 
 
 @given(answers)
-def test_the_curve_is_the_mean_over_all_orders_of_equally_doubtful_answers(pairs: list[tuple[int, int]]) -> None:
+def test_the_curve_is_the_mean_over_all_orders_of_equally_uncertain_predictions(pairs: list[tuple[int, int]]) -> None:
     orders = [
         order
         for order in itertools.permutations(pairs)
@@ -45,7 +45,7 @@ def test_the_area_depends_on_the_order_of_doubt_alone(pairs: list[tuple[int, int
     assert area_under_risk_coverage(doubt[order], losses[order]) == pytest.approx(area)
 
 
-def test_doubt_that_says_nothing_leaves_the_error_rate_at_every_coverage() -> None:
+def test_constant_uncertainty_leaves_the_error_rate_at_every_coverage() -> None:
     curve = risk_coverage_curve([0.5] * 4, [1, 0, 0, 0])
     assert curve.risk.tolist() == [0.25] * 4
     assert curve.area == 0.25
@@ -60,7 +60,7 @@ def test_one_answer_is_enough() -> None:
     [
         ([], [], "uncertainty must"),
         ([1.0], [float("nan")], "losses holds NaN"),
-        ([1.0, 2.0], [0.0], "equally many"),
+        ([1.0, 2.0], [0.0], "the same length"),
     ],
 )
 def test_bad_input_is_refused_by_name(uncertainty: list[float], losses: list[float], message: str) -> None:

@@ -1,7 +1,10 @@
-"""The torchmetrics classes give what the functions give."""
+"""The torchmetrics classes give the values of the functions."""
 
 from __future__ import annotations
 
+import doctest
+import inspect
+import pickle
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
@@ -11,9 +14,12 @@ from typing import Any
 
 import pytest
 import torch
+import torchmetrics
 from torch import Tensor
 
 from sttau import metrics
+from sttau.metrics import METRICS
+from sttau.metrics import torchmetrics as classes
 
 
 def _classification(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
@@ -31,7 +37,7 @@ def _samples(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
     return mean, targets
 
 
-def _foreign(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
+def _scores(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
     return torch.rand(size, generator=generator), torch.arange(size) % 2 == 0
 
 
@@ -39,8 +45,8 @@ def _doubt(generator: torch.Generator, size: int) -> tuple[Tensor, ...]:
     return torch.rand(size, generator=generator), torch.rand(size, generator=generator)
 
 
-def _split_detection(scores: Tensor, foreign: Tensor) -> metrics.Detection:
-    return metrics.detection(scores[~foreign], scores[foreign])
+def _split_detection(scores: Tensor, is_ood: Tensor) -> metrics.Detection:
+    return metrics.detection(scores[~is_ood], scores[is_ood])
 
 
 def _histogram(mean: Tensor, variance: Tensor, targets: Tensor) -> metrics.PITHistogram:
@@ -48,54 +54,55 @@ def _histogram(mean: Tensor, variance: Tensor, targets: Tensor) -> metrics.PITHi
 
 
 CASES: dict[str, tuple[Any, Any, Any]] = {  # the class, its function, data
-    "ece": (metrics.CalibrationError, metrics.calibration_error, _classification),
+    "ece": (classes.CalibrationError, metrics.calibration_error, _classification),
     "mce": (
-        partial(metrics.CalibrationError, bins=5, norm="maximum"),
+        partial(classes.CalibrationError, bins=5, norm="maximum"),
         partial(metrics.calibration_error, bins=5, norm="maximum"),
         _classification,
     ),
     "adaptive": (
-        partial(metrics.CalibrationError, binning="mass"),
+        partial(classes.CalibrationError, binning="mass"),
         partial(metrics.calibration_error, binning="mass"),
         _classification,
     ),
     "classwise": (
-        partial(metrics.ClasswiseCalibrationError, bins=7),
+        partial(classes.ClasswiseCalibrationError, bins=7),
         partial(metrics.classwise_calibration_error, bins=7),
         _classification,
     ),
     "curve": (
-        partial(metrics.ReliabilityCurve, bins=3, binning="mass"),
+        partial(classes.ReliabilityCurve, bins=3, binning="mass"),
         partial(metrics.reliability_curve, bins=3, binning="mass"),
         _classification,
     ),
-    "error": (metrics.PredictionError, metrics.prediction_error, _classification),
-    "nll": (metrics.NegativeLogLikelihood, metrics.negative_log_likelihood, _classification),
-    "brier": (metrics.BrierScore, metrics.brier_score, _classification),
+    "error": (classes.PredictionError, metrics.prediction_error, _classification),
+    "nll": (classes.NegativeLogLikelihood, metrics.negative_log_likelihood, _classification),
+    "brier": (classes.BrierScore, metrics.brier_score, _classification),
     "brier parts": (
-        partial(metrics.BrierDecomposition, bins=4),
+        partial(classes.BrierDecomposition, bins=4),
         partial(metrics.decompose_brier, bins=4),
         _classification,
     ),
-    "mse": (metrics.MeanSquaredError, metrics.mean_squared_error, _samples),
-    "sample crps": (metrics.SampleCRPS, metrics.sample_crps, _samples),
+    "mse": (classes.MeanSquaredError, metrics.mean_squared_error, _samples),
+    "mae": (classes.MeanAbsoluteError, metrics.mean_absolute_error, _samples),
+    "sample crps": (classes.SampleCRPS, metrics.sample_crps, _samples),
     "plain sample crps": (
-        partial(metrics.SampleCRPS, fair=False),
+        partial(classes.SampleCRPS, fair=False),
         partial(metrics.sample_crps, fair=False),
         _samples,
     ),
-    "gaussian nll": (metrics.GaussianNLL, metrics.gaussian_nll, _forecast),
-    "gaussian crps": (metrics.GaussianCRPS, metrics.gaussian_crps, _forecast),
+    "gaussian nll": (classes.GaussianNLL, metrics.gaussian_nll, _forecast),
+    "gaussian crps": (classes.GaussianCRPS, metrics.gaussian_crps, _forecast),
     "coverage": (
-        partial(metrics.IntervalCoverage, levels=[0.3, 0.8]),
+        partial(classes.IntervalCoverage, levels=[0.3, 0.8]),
         partial(metrics.interval_coverage, levels=[0.3, 0.8]),
         _forecast,
     ),
-    "pit": (partial(metrics.PITHistogram, bins=4), _histogram, _forecast),
-    "detection": (metrics.Detection, _split_detection, _foreign),
-    "aurc": (metrics.AreaUnderRiskCoverage, metrics.area_under_risk_coverage, _doubt),
+    "pit": (partial(classes.PITHistogram, bins=4), _histogram, _forecast),
+    "detection": (classes.Detection, _split_detection, _scores),
+    "aurc": (classes.AreaUnderRiskCoverage, metrics.area_under_risk_coverage, _doubt),
     "excess aurc": (
-        partial(metrics.AreaUnderRiskCoverage, excess=True),
+        partial(classes.AreaUnderRiskCoverage, excess=True),
         partial(metrics.area_under_risk_coverage, excess=True),
         _doubt,
     ),
@@ -194,22 +201,56 @@ def _measure_together(rank: int, meeting: str) -> None:
 @pytest.mark.parametrize(
     ("metric", "data", "message"),
     [
-        (metrics.BrierScore, ([[0.5, 0.4]], [0]), "sum to 1"),
-        (metrics.CalibrationError, ([[0.5, 0.5]], [2]), "labels must be in"),
-        (metrics.GaussianCRPS, ([0.0], [-1.0], [0.0]), "variance must be"),
-        (metrics.Detection, ([0.0], [1]), "foreign must be True or False"),
-        (metrics.AreaUnderRiskCoverage, ([0.0], [1.0, 1.0]), "equally many"),
+        (classes.BrierScore, ([[0.5, 0.4]], [0]), "sum to 1"),
+        (classes.CalibrationError, ([[0.5, 0.5]], [2]), "labels must be in"),
+        (classes.GaussianCRPS, ([0.0], [-1.0], [0.0]), "variance must be"),
+        (classes.Detection, ([0.0], [1]), "is_ood must be True or False"),
+        (classes.AreaUnderRiskCoverage, ([0.0], [1.0, 1.0]), "the same length"),
     ],
 )
-def test_a_bad_batch_is_refused_when_it_comes(metric: Any, data: tuple[Any, ...], message: str) -> None:
+def test_a_bad_batch_is_rejected(metric: Any, data: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         metric().update(*data)
 
 
+def test_every_definition_with_a_class_name_has_a_tested_class() -> None:
+    named = {metric.class_name for metric in METRICS.values() if metric.class_name}
+    assert named == set(classes.__all__) - {"AccumulatedMetric"}
+    tested = {getattr(build, "func", build).__name__ for build, _, _ in CASES.values()}
+    assert tested == named
+
+
+@pytest.mark.parametrize("name", sorted(set(classes.__all__) - {"AccumulatedMetric"}))
+def test_the_example_in_the_docstring_runs(name: str) -> None:
+    kind = getattr(classes, name)
+    example = doctest.DocTestParser().get_doctest(kind.__doc__, {name: kind}, name, None, None)
+    assert example.examples
+    assert not doctest.DocTestRunner().run(example).failed
+
+
+def test_the_direction_and_the_signature_are_those_of_the_definition() -> None:
+    assert classes.BrierScore.higher_is_better is False
+    assert classes.Detection.higher_is_better is None
+    assert list(inspect.signature(classes.CalibrationError).parameters) == ["bins", "norm", "binning", "kwargs"]
+    assert classes.CalibrationError(5).compute_on_cpu is False
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        classes.BrierScore(10)
+
+
+def test_a_class_survives_pickling_and_works_in_a_collection() -> None:
+    p, y = [[0.9, 0.1], [0.8, 0.2]], [0, 1]
+    metric = classes.CalibrationError(bins=5)
+    metric.update(p, y)
+    assert pickle.loads(pickle.dumps(metric)).compute() == metric.compute()
+    collection = torchmetrics.MetricCollection([classes.BrierScore(), classes.PredictionError()])
+    collection.update(probabilities=p, labels=y)
+    assert collection.compute()["PredictionError"] == 0.5
+
+
 def test_the_library_does_not_load_torchmetrics_and_says_how_to_get_it() -> None:
     code = (
-        "import sys, sttau; assert 'torchmetrics' not in sys.modules; sys.modules['torchmetrics'] = None\n"
-        "try:\n    import sttau.metrics\nexcept ImportError as error:\n    print(error)"
+        "import sys, sttau.metrics; assert 'torchmetrics' not in sys.modules; sys.modules['torchmetrics'] = None\n"
+        "try:\n    import sttau.metrics.torchmetrics\nexcept ImportError as error:\n    print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pip install 'sttau[torchmetrics]'" in shown
