@@ -19,7 +19,7 @@ from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.monitor import Monitor
 
 from sttau.experiments.cartpole import measure
-from sttau.jobs.results import Result, versions, write_results
+from sttau.jobs import Result, versions, write_results
 from sttau.rl import Point, Task, find_task
 
 STEPS = 24_576

@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from sttau.bench import GPU_SHAPES, Shape, _Ours
 from sttau.engine.recurrence.triton_common import load_gates, load_rows, load_scalars, mix, sum_vectors, tanh
-from sttau.jobs.results import Result, write_results
+from sttau.jobs import Result, write_results
 
 STEPS = 10
 

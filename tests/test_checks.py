@@ -143,7 +143,7 @@ def test_tokens_of_any_integer_type_are_read_alike(dtype: str, inference: Any) -
 def test_lengths_of_any_integer_type_are_read_alike(dtype: torch.dtype) -> None:
     model, inputs = reader(tokens=False), features()
     lengths = torch.tensor([5, 3, 2, 1])
-    checked = model.check(inputs, lengths.to(dtype))
+    checked = model.check_inputs(inputs, lengths.to(dtype))
     assert checked is not None
     assert checked.dtype == torch.int64
     assert torch.equal(checked, lengths)

@@ -262,7 +262,7 @@ def test_an_interrupted_comparison_says_how_it_goes_on(tmp_path: Path, monkeypat
     [
         (["--methods", "rnn"], "methods must be among lstm"),
         (["--set", "num_states=3"], "--set must be method.name=value"),
-        (["--foreign", "mnist"], "name must be one of bih"),
+        (["--ood", "mnist"], "name must be one of bih"),
     ],
 )
 def test_compare_says_what_is_wrong_without_a_trace(options: list[str], words: str, tmp_path: Path) -> None:
@@ -331,8 +331,7 @@ def test_reproduce_computes_what_is_missing_and_says_where_it_is(
 
 def test_a_reproduction_that_fails_or_is_interrupted_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau.experiments.paper import cells
-    from sttau.jobs.results import write_results
-    from sttau.jobs.runner import Cell, Outcome
+    from sttau.jobs import Cell, Outcome, write_results
 
     def hot(given: list[Cell], folder: Path, **_: object) -> Outcome:
         write_results([], folder / "results.jsonl")

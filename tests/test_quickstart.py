@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.quickstart import Quickstart, Settings, run_quickstart
 from sttau.report.html import summary_table
 
 SMALL = Settings(grammar=1, automaton_updates=200, digit_updates=30, digit_seeds=1, samples=2, digit_hidden=8)
-COMMITTED = Path(__file__).parents[2] / "results/quickstart/results.jsonl"
+COMMITTED = Path(__file__).parents[1] / "results/quickstart/results.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def test_the_same_seed_gives_the_same_results(small: Quickstart) -> None:
     assert _without_time(run_quickstart(SMALL).results) == _without_time(small.results)
 
 
-def test_foreign_digits_are_kept_out_of_training_and_test(small: Quickstart) -> None:
+def test_ood_digits_are_kept_out_of_training_and_test(small: Quickstart) -> None:
     assert set(small.test.labels.tolist()) == set(range(8))
-    assert set(small.foreign.labels.tolist()) == {8, 9}
+    assert set(small.ood.labels.tolist()) == {8, 9}
     assert {run.method for run in small.digits} == {"lstm", "st-tau"}
     assert all(run.reading.mean.shape == (len(small.test), 8, 8) for run in small.digits)
 
@@ -45,7 +45,7 @@ def test_progress_is_told_to_the_end() -> None:
 
 def test_the_table_in_the_readme_is_the_one_of_the_committed_results() -> None:
     header, rows = summary_table(read_results(COMMITTED))
-    readme = (COMMITTED.parents[2] / "README.md").read_text("utf-8")
+    readme = (COMMITTED.parents[1] / "README.md").read_text("utf-8")
     for cells in (header, *rows):
         assert f"| {' | '.join(cells)} |" in readme
     automaton = read_results(COMMITTED)[0]

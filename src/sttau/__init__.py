@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sttau import calibration, data, inference, layers, methods, models, ood, training
+from sttau import calibration, data, inference, layers, methods, metrics, models, ood, training
 from sttau.compare import compare
 from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
 from sttau.layers import (
@@ -54,6 +54,7 @@ __all__ = [
     "layers",
     "load",
     "methods",
+    "metrics",
     "models",
     "ood",
     "predict",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sttau.engine import Noise, using
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau.layers import STTauGRU, STTauLSTM
 
 Precision = Literal["float32", "tf32", "bfloat16"]

@@ -395,9 +395,10 @@ def bench(
 
     from sttau.bench import CPU_SHAPES, GPU_SHAPES, Precision, Shape, measure
     from sttau.files import write_atomically
-    from sttau.jobs.results import write_results
-    from sttau.plotting.speed import HEADER, compare_speed, markdown_table, speed_figure, speed_table
+    from sttau.jobs import write_results
+    from sttau.plotting.speed import HEADER, compare_speed, speed_figure, speed_table
     from sttau.plotting.style import look
+    from sttau.tables import markdown_table
 
     console = Console()
     _check_folder(console, out)
@@ -449,7 +450,7 @@ def bench(
 def _bench_automata(console: Console, path: Path, seconds: float) -> None:
     """Time networks that were compiled to tables beside the networks themselves."""
     from sttau.experiments.automata_speed import HEADER, compiled_rows, measure_compiled
-    from sttau.jobs.results import write_results
+    from sttau.jobs import write_results
 
     with console.status("") as status:
         results = list(measure_compiled(round_seconds=seconds, progress=status.update))
@@ -467,8 +468,9 @@ def _bench_baselines(console: Console, out: Path, device: str, seconds: float) -
     """Time the methods ST-τ is compared with, as a part of nn.LSTM's time."""
     from sttau.experiments.baseline_speed import measure_baselines
     from sttau.files import write_atomically
-    from sttau.jobs.results import write_results
-    from sttau.plotting.speed import BASELINES, baseline_table, markdown_table
+    from sttau.jobs import write_results
+    from sttau.plotting.speed import BASELINES, baseline_table
+    from sttau.tables import markdown_table
 
     results = []
     with console.status("") as status:
@@ -496,7 +498,7 @@ def compare(
     hidden_size: Annotated[int, typer.Option(help="Of all layers.")] = 64,
     samples: Annotated[int, typer.Option(help="Monte-Carlo runs a prediction.")] = 10,
     reference: Annotated[str, typer.Option(help="The method the others are tested against; the first.")] = "",
-    foreign: Annotated[str, typer.Option(help="Another data set whose sequences should be noticed.")] = "",
+    ood: Annotated[str, typer.Option(help="Another data set, whose sequences are out-of-distribution.")] = "",
     scaling: Annotated[bool, typer.Option("--scaling", help="Also show all after temperature scaling.")] = False,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Such as st-tau.num_states=20; may be repeated.")
@@ -525,7 +527,7 @@ def compare(
         result = run(
             [name.strip() for name in methods.split(",")] if methods else list(METHODS),
             data,
-            foreign=foreign or None,
+            ood=ood or None,
             reference=reference or None,
             seeds=seeds,
             settings=_settings(setting or []),
@@ -582,7 +584,7 @@ def reproduce(
     from typing import cast, get_args
 
     from sttau.experiments.paper import cells as paper
-    from sttau.jobs.runner import Step, Where
+    from sttau.jobs import Backend, Step
 
     console = Console()
     out = out or Path("results/paper-quick" if quick else "results/paper")
@@ -594,8 +596,8 @@ def reproduce(
         console.print(f"{step.done}/{step.total} {step.cell.title}: {state}", soft_wrap=True, highlight=False)
 
     with _plain_errors(console):
-        if on not in get_args(Where):
-            raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
+        if on not in get_args(Backend):
+            raise ValueError(f"--on must be one of {', '.join(get_args(Backend))}, got {on!r}")
         networks = paper.choose(paper.networks_of(what), data or (), network or ())
         cells = paper.cells_of(networks, seeds, quick)
         paper.check_folder(out, quick)
@@ -613,7 +615,7 @@ def reproduce(
             outcome = paper.run(
                 cells,
                 out,
-                on=cast(Where, on),
+                on=cast(Backend, on),
                 workers=workers,
                 device=device,
                 at_once=at_once,
@@ -640,7 +642,7 @@ _QUICK = (
 
 def _report_paper(console: Console, folder: Path, titles: dict[str, str]) -> None:
     """Write tables and figures from the files of a folder, and show those tables that have a title here."""
-    from sttau.jobs.results import read_results
+    from sttau.jobs import read_results
     from sttau.report.paper import tables, write_report
 
     written = write_report(folder, folder / "report")
@@ -777,7 +779,7 @@ def compare_policies(
     """
     from sttau.experiments.cartpole import QUICK, Plan, run, run_harder
     from sttau.files import write_atomically
-    from sttau.jobs.runner import Step
+    from sttau.jobs import Step
     from sttau.plotting.automaton import save_drawing
     from sttau.report.rl import curves_figure, tables, temperature_figure
 

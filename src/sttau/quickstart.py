@@ -11,20 +11,20 @@ from automata.fa.dfa import DFA
 from torch import Tensor, nn
 
 from sttau.automata import Equivalence, ExtractedDFA, extract_dfa, tomita
-from sttau.calibration import (
+from sttau.data import SequenceDataset, load
+from sttau.engine import Readout
+from sttau.inference import Prediction, predict
+from sttau.jobs import Result
+from sttau.layers import STTauGRU, STTauLSTM
+from sttau.metrics import (
     ReliabilityCurve,
     calibration_error,
+    detection,
     negative_log_likelihood,
     prediction_error,
     reliability_curve,
 )
-from sttau.data import SequenceDataset, load
-from sttau.engine import Readout
-from sttau.inference import Prediction, predict
-from sttau.jobs.results import Result
-from sttau.layers import STTauGRU, STTauLSTM
 from sttau.models import SequenceClassifier
-from sttau.ood import detection
 from sttau.training import Update, fit
 
 #: Called with a title, how much is done, and how much there is.
@@ -45,7 +45,7 @@ class Settings:
     automaton_updates: int = 1000  # of one attempt
     automaton_attempts: int = 6  # a new start when the training loss has not come down by then
     automaton_loss: float = 0.01  # training ends when 20 batches in a row are below this
-    foreign_digits: tuple[int, ...] = (8, 9)
+    ood_digits: tuple[int, ...] = (8, 9)
     digit_states: int = 10
     digit_readout: Readout = "cell"
     digit_hidden: int = 64
@@ -78,7 +78,7 @@ class DigitRun:
 
     method: str
     reading: Prediction  # of familiar test digits, after every row
-    foreign: Prediction  # of digits never seen in training, after every row
+    ood: Prediction  # of OOD digits, never seen in training, after every row
     curve: ReliabilityCurve  # over the answers after every row
     result: Result
 
@@ -91,7 +91,7 @@ class Quickstart:
     automaton: AutomatonRun
     digits: list[DigitRun]
     test: SequenceDataset
-    foreign: SequenceDataset
+    ood: SequenceDataset
 
     @property
     def results(self) -> list[Result]:
@@ -104,15 +104,15 @@ def run_quickstart(settings: Settings | None = None, seed: int = 0, progress: Pr
     settings = settings or Settings()
     automaton = learn_automaton(settings, seed, progress)
     digits = {split: load("digits", split) for split in ("train", "validation", "test")}
-    strangers = torch.tensor(settings.foreign_digits)
-    foreign = digits["test"].select(torch.isin(digits["test"].labels, strangers))
-    familiar = {name: part.select(~torch.isin(part.labels, strangers)) for name, part in digits.items()}
+    unseen = torch.tensor(settings.ood_digits)
+    ood = digits["test"].select(torch.isin(digits["test"].labels, unseen))
+    familiar = {name: part.select(~torch.isin(part.labels, unseen)) for name, part in digits.items()}
     runs = [
-        learn_digits(method, settings, seed + number, familiar, foreign, progress)
+        learn_digits(method, settings, seed + number, familiar, ood, progress)
         for number in range(settings.digit_seeds)
         for method in ("lstm", "st-tau")
     ]
-    return Quickstart(settings, automaton, runs, familiar["test"], foreign)
+    return Quickstart(settings, automaton, runs, familiar["test"], ood)
 
 
 def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent) -> AutomatonRun:
@@ -172,10 +172,10 @@ def learn_digits(
     settings: Settings,
     seed: int,
     digits: dict[str, SequenceDataset],
-    foreign: SequenceDataset,
+    ood: SequenceDataset,
     progress: Progress = _silent,
 ) -> DigitRun:
-    """Train one method to name a digit after any number of its rows; measure it on familiar and on foreign digits.
+    """Train one method to name a digit after any number of its rows; evaluate it on in-distribution and on OOD digits.
 
     Every image is in the training data eight times, cut after one to eight rows. The weights kept are those with the
     smallest negative log-likelihood on validation data. ECE and MCE are over the answers after every row; error and
@@ -190,7 +190,7 @@ def learn_digits(
         if method == "lstm"
         else STTauLSTM(8, settings.digit_hidden, settings.digit_states, readout=settings.digit_readout)
     )
-    model = SequenceClassifier(layer, 10 - len(settings.foreign_digits))
+    model = SequenceClassifier(layer, 10 - len(settings.ood_digits))
     title = f"digits, {'LSTM' if method == 'lstm' else 'ST-τ LSTM'}, seed {seed}"
 
     def read(data: SequenceDataset, samples: int) -> Prediction:
@@ -208,7 +208,7 @@ def learn_digits(
         validation=lambda: negative_log_likelihood(*_all_answers(read(validation, 5), validation)),
         callbacks=lambda update: progress(title, update.number, update.of),
     )
-    inside, outside = read(test, settings.samples), read(foreign, settings.samples)
+    inside, outside = read(test, settings.samples), read(ood, settings.samples)
     answers, labels = _all_answers(inside, test)
     areas = detection(1 - inside.confidence[:, -1], 1 - outside.confidence[:, -1])
     metrics = {
@@ -224,7 +224,7 @@ def learn_digits(
     return DigitRun(
         method=method,
         reading=inside,
-        foreign=outside,
+        ood=outside,
         curve=reliability_curve(answers, labels),
         result=Result(
             experiment="quickstart",
@@ -234,7 +234,7 @@ def learn_digits(
             seed=seed,
             metrics={name: round(value, 4) for name, value in metrics.items()},
             settings={
-                "foreign_digits": list(settings.foreign_digits),
+                "foreign_digits": list(settings.ood_digits),
                 "hidden_size": settings.digit_hidden,
                 "readout": None if method == "lstm" else settings.digit_readout,
                 "updates": len(log),

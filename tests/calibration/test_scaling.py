@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import sttau
-from sttau.calibration import (
-    IsotonicScaling,
-    Scaling,
-    TemperatureScaling,
-    VectorScaling,
-    calibration_error,
-    negative_log_likelihood,
-    restore_scaling,
-    to_logits,
-)
+from sttau.calibration import IsotonicScaling, Scaling, TemperatureScaling, VectorScaling, restore_scaling, to_logits
+from sttau.metrics import calibration_error, negative_log_likelihood
 
 KINDS = [TemperatureScaling, VectorScaling, IsotonicScaling]
 
@@ -32,21 +25,21 @@ def _loss(log_probabilities: Tensor, labels: Tensor) -> float:
 
 def _plain(logits: Tensor, temperature: float, labels: Tensor) -> float:
     """The likelihood of the averaged probability, straight from its definition."""
-    runs = logits if logits.dim() == 3 else logits[None]
-    p = torch.stack([(run.double() / temperature).softmax(-1) for run in runs]).mean(0)
+    samples = logits if logits.dim() == 3 else logits[None]
+    p = torch.stack([(sample.double() / temperature).softmax(-1) for sample in samples]).mean(0)
     return negative_log_likelihood(p, labels)
 
 
-def _data(seed: int, runs: int, size: int, classes: int, scale: float) -> tuple[Tensor, Tensor]:
+def _data(seed: int, samples: int, size: int, classes: int, scale: float) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(classes, (size,), generator=generator)
     signal = nn.functional.one_hot(y, classes) + torch.randn(size, classes, generator=generator, dtype=torch.float64)
-    return scale * (signal + torch.randn(runs, size, classes, generator=generator, dtype=torch.float64)), y
+    return scale * (signal + torch.randn(samples, size, classes, generator=generator, dtype=torch.float64)), y
 
 
 @cache
 def _digits(layer: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Validation and test logits, (runs, n, 10), and labels of a small network trained on real digits."""
+    """Validation and test logits, (samples, n, 10), and labels of a small network trained on real digits."""
     torch.manual_seed(0)
     rnn = sttau.STTauLSTM(8, 32, num_states=10, readout="cell") if layer == "st-tau" else nn.LSTM(8, 32)
     model = sttau.SequenceClassifier(rnn, num_classes=10)
@@ -87,9 +80,9 @@ def test_on_real_digits_made_overconfident_scaling_mends_the_test_data_too(layer
     st.sampled_from([1e-3, 1, 30, 1e4]),
 )
 def test_the_likelihood_never_gets_worse_whatever_the_logits(
-    seed: int, runs: int, size: int, classes: int, scale: float
+    seed: int, samples: int, size: int, classes: int, scale: float
 ) -> None:
-    z, y = _data(seed, runs, size, classes, scale)
+    z, y = _data(seed, samples, size, classes, scale)
     same, best, vector = TemperatureScaling(), TemperatureScaling().fit(z, y), VectorScaling().fit(z, y)
     before, after = _loss(same.log_probabilities(z), y), _loss(best.log_probabilities(z), y)
     assert after <= before
@@ -118,9 +111,9 @@ def test_adversarial_logits_are_survived(logits: list[list[float]], labels: list
     assert TemperatureScaling().fit(z, y).temperature > 0
 
 
-@pytest.mark.parametrize("runs", [1, 4])
-def test_the_temperature_is_the_best_of_a_fine_grid(runs: int) -> None:
-    z, y = _data(0, runs, 200, 4, 3.0)
+@pytest.mark.parametrize("samples", [1, 4])
+def test_the_temperature_is_the_best_of_a_fine_grid(samples: int) -> None:
+    z, y = _data(0, samples, 200, 4, 3.0)
     scaling = TemperatureScaling().fit(z, y)
     grid = np.geomspace(0.05, 50, 2000)
     losses = [_plain(z, t, y) for t in grid]
@@ -129,7 +122,7 @@ def test_the_temperature_is_the_best_of_a_fine_grid(runs: int) -> None:
 
 
 def test_the_better_of_two_valleys_is_taken() -> None:
-    """The mean of runs that disagree has a ridge: from T = 1 the loss falls towards T = ∞, but the best T is small."""
+    """The mean of samples that disagree has a ridge: from T = 1 the loss falls towards ∞, but the best T is small."""
     lead = 0.05 * torch.tensor([[1.0, -10.0]] * 40 + [[1.0, 1.0]] * 19 + [[-1.0, -1.0]], dtype=torch.float64).T
     z, y = torch.stack([lead, torch.zeros_like(lead)], -1), torch.zeros(60, dtype=torch.int64)
     assert _plain(z, 1, y) > _plain(z, 2, y) > _plain(z, 100, y)
@@ -160,10 +153,10 @@ def test_the_truth_is_recovered_from_much_data() -> None:
     assert torch.allclose(fitted.bias - fitted.bias[1], bias, atol=0.04)
 
 
-def test_runs_are_scaled_before_they_are_averaged_and_the_average_is_fitted() -> None:
+def test_samples_are_scaled_before_they_are_averaged_and_the_average_is_fitted() -> None:
     z, y = _data(2, 5, 300, 3, 4.0)
     scaling = TemperatureScaling().fit(z, y)
-    want = torch.stack([(run / scaling.temperature).softmax(-1) for run in z]).mean(0)
+    want = torch.stack([(sample / scaling.temperature).softmax(-1) for sample in z]).mean(0)
     assert torch.allclose(scaling.probabilities(z), want, atol=1e-12)
     one_by_one = TemperatureScaling().fit(z.flatten(0, 1), y.repeat(5))
     averaged_first = TemperatureScaling().fit(to_logits(z.softmax(-1).mean(0)), y)
@@ -219,7 +212,7 @@ def test_a_scaling_goes_through_json_and_back(kind: type[Scaling]) -> None:
     assert torch.equal(again.probabilities(z), scaling.probabilities(z))
 
 
-def test_logits_of_a_prediction_are_its_runs_or_the_exact_mean() -> None:
+def test_logits_of_a_prediction_are_its_samples_or_the_exact_mean() -> None:
     x = torch.randn(4, 5, 3)
     model = sttau.SequenceClassifier(sttau.STTauGRU(3, 8, num_states=4), num_classes=2)
     p = sttau.predict(model, x, samples=3, keep_samples=True)
@@ -229,6 +222,29 @@ def test_logits_of_a_prediction_are_its_runs_or_the_exact_mean() -> None:
         to_logits(sttau.predict(model, x, samples=3))
     exact = sttau.predict(model, x, mode="exact")
     assert torch.allclose(to_logits(exact).softmax(-1), exact.mean.double())
+
+
+def _classifier(kind: str) -> Any:
+    if kind == "ensemble":
+        return sttau.DeepEnsemble.of(lambda: sttau.SequenceClassifier(nn.LSTM(3, 8), num_classes=2), 3)
+    layer = {"bayes": sttau.BayesLSTM, "dropout": sttau.VariationalDropoutLSTM}[kind](3, 8)
+    return sttau.SequenceClassifier(layer, num_classes=2)
+
+
+@pytest.mark.parametrize("kind", ["bayes", "dropout", "ensemble"])
+def test_the_mean_of_samples_or_members_is_rejected_without_them(kind: str) -> None:
+    model, x = _classifier(kind), torch.randn(4, 5, 3)
+    with pytest.raises(ValueError, match=r"mean of 3 samples.*keep_samples=True"):
+        to_logits(sttau.predict(model, x, samples=3))
+    assert to_logits(sttau.predict(model, x, samples=3, keep_samples=True)).shape == (3, 4, 2)
+
+
+def test_a_single_sample_needs_no_samples() -> None:
+    x = torch.randn(4, 5, 3)
+    for model in (sttau.SequenceClassifier(nn.LSTM(3, 8), num_classes=2), _classifier("bayes")):
+        p = sttau.predict(model, x, samples=1)
+        assert p.num_samples == 1
+        assert torch.allclose(to_logits(p).softmax(-1), p.mean.double())
 
 
 def test_logarithms_of_probabilities_are_as_good_as_the_networks_logits() -> None:
@@ -271,7 +287,7 @@ def test_an_unfitted_scaling_and_other_classes_and_states_are_refused() -> None:
             kind().state_dict()
         with pytest.raises(ValueError, match="logits have 3 classes"):
             kind().fit([[1.0, 0.0]], [0]).probabilities([[1.0, 0.0, 0.0]])
-    with pytest.raises(ValueError, match="temperature must be a positive number"):
+    with pytest.raises(ValueError, match="temperature must be positive"):
         TemperatureScaling(0.0)
     with pytest.raises(ValueError, match="given together"):
         VectorScaling(weight=[1.0])

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from sttau.compare import METHODS
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results/compare-digits"

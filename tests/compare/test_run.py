@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, compare
-from sttau.calibration import brier_score, calibration_error, negative_log_likelihood
-from sttau.compare import METHODS, Comparison, run
+from sttau.compare import METHODS, Comparison, network, run
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
-from sttau.training import Interrupted, Update
+from sttau.metrics import brier_score, calibration_error, negative_log_likelihood
+from sttau.training import Interrupted, TrainOptions, Update
 
 SMALL: dict[str, Any] = {
     "hidden_size": 6, "updates": 6, "validate_every": 3, "samples": 2, "resamples": 20, "rounds": 99, "progress": False,
@@ -31,7 +31,7 @@ def without_time(comparison: Comparison) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def small() -> Comparison:
-    return compare(list(METHODS), digits(), seeds=2, foreign=torch.rand(20, 8, 8), scaling=True, **SMALL)
+    return compare(list(METHODS), digits(), seeds=2, ood=torch.rand(20, 8, 8), scaling=True, **SMALL)
 
 
 def test_every_method_has_a_row_for_every_metric(small: Comparison) -> None:
@@ -66,19 +66,21 @@ def test_the_numbers_are_those_of_the_networks_that_are_returned(small: Comparis
             assert row["spread"] == pytest.approx(float(values.std()), rel=1e-4)
 
 
-def test_a_comparison_is_the_same_again_and_with_other_methods_beside(small: Comparison) -> None:
-    fewer = compare(["lstm", "st-tau"], digits(), seeds=2, foreign=small_foreign(), **SMALL)
-    assert not torch.equal(small.models["lstm"][0].head.weight, small.models["lstm"][1].head.weight)
+def test_a_comparison_is_reproducible_and_independent_of_the_other_methods(small: Comparison) -> None:
+    fewer = compare(["lstm", "st-tau"], digits(), seeds=2, ood=small_ood(), **SMALL)
+    assert not torch.equal(
+        small.models["lstm"][0].members[0].head.weight, small.models["lstm"][1].members[0].head.weight
+    )
     for method in ("lstm", "st-tau"):
         for model, other in zip(small.models[method], fewer.models[method], strict=True):
             assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
 
 
-def small_foreign() -> torch.Tensor:
+def small_ood() -> torch.Tensor:
     return torch.rand(20, 8, 8)
 
 
-def test_scaling_leaves_one_networks_answers_and_changes_its_confidence(small: Comparison) -> None:
+def test_scaling_keeps_the_predicted_classes_of_one_network_and_changes_its_confidence(small: Comparison) -> None:
     plain, scaled = small.row("lstm", "pe"), small.row("lstm + scaling", "pe")
     assert plain["value"] == scaled["value"]
     assert small.row("lstm", "nll")["value"] != small.row("lstm + scaling", "nll")["value"]
@@ -115,7 +117,7 @@ def test_a_method_that_learns_is_marked_as_better_than_one_that_does_not() -> No
 
 
 @pytest.mark.parametrize("name", ["tomita2", "numbers"])
-def test_tokens_of_any_length_and_numbers_are_compared(name: str) -> None:
+def test_tokens_of_any_length_and_regression_are_compared(name: str) -> None:
     if name == "tomita2":
         data = [load(name, split).select(torch.arange(60)) for split in ("train", "validation", "test")]
         metrics = ["pe", "nll", "brier", "ece", "mce", "aurc"]
@@ -130,23 +132,23 @@ def test_tokens_of_any_length_and_numbers_are_compared(name: str) -> None:
     assert all(torch.tensor(row["value"]).isfinite() for row in comparison.rows)
 
 
-def test_an_interrupted_comparison_goes_on_and_trains_nothing_twice(
+def test_an_interrupted_comparison_is_resumed_and_trains_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     methods, data = ["lstm", "st-tau"], digits()
     whole = compare(methods, data, seeds=2, **SMALL)
     numbers: list[tuple[str, int]] = []
-    fit = run.__dict__["train_cell"].__globals__["fit"]
+    fit: Any = vars(network)["fit"]
 
-    def watched(*args: Any, callbacks: list[Any], **options: Any) -> Any:
+    def watched(*args: Any, options: TrainOptions, **others: Any) -> Any:
         def watch(update: Update) -> None:
-            numbers.append((str(options["folder"]), update.number))
+            numbers.append((str(options.folder), update.number))
             if len(numbers) == 10:  # in the second network, after its first checkpoint
                 raise Interrupted
 
-        return fit(*args, callbacks=[*callbacks, watch], **options)
+        return fit(*args, options=options.with_changes(callbacks=[*options.callbacks, watch]), **others)
 
-    monkeypatch.setitem(run.__dict__["train_cell"].__globals__, "fit", watched)
+    monkeypatch.setattr(network, "fit", watched)
     with pytest.raises(Interrupted):
         compare(methods, data, seeds=2, folder=tmp_path, **SMALL)
     again = compare(methods, data, seeds=2, folder=tmp_path, **SMALL)
@@ -162,7 +164,7 @@ def test_an_interrupted_comparison_goes_on_and_trains_nothing_twice(
     assert more.row("st-tau", "nll")["value"] == whole.row("st-tau", "nll")["value"]
 
 
-def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_comparison_is_rejected(tmp_path: Path) -> None:
     train, validation, test = digits()
     compare(["lstm"], (train, validation, test), seeds=1, folder=tmp_path, **SMALL)
     other = dataclasses.replace(validation, inputs=validation.inputs + 1)
@@ -182,25 +184,30 @@ def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
         ({"methods": ["rnn"]}, ValueError, "methods must be among lstm, gru"),
         ({"methods": {"mine": 3}}, ValueError, "methods must be among lstm, gru, .* got 3"),
         ({"methods": {"a/b": "lstm"}}, ValueError, "must not hold a path"),
-        ({"methods": {"mine": lambda data, seed: nn.LSTM(1, 1)}}, TypeError, "methods must make a SequenceClassifier"),
+        (
+            {"methods": {"mine": lambda data, seed: nn.LSTM(1, 1)}},
+            TypeError,
+            "methods must return a SequenceClassifier",
+        ),
         ({"reference": "gru"}, ValueError, "reference must be one of the methods, lstm, st-tau, got 'gru'"),
         ({"seeds": 0}, ValueError, "seeds must be at least 1"),
-        ({"seeds": [1, 1]}, ValueError, "different whole numbers"),
+        ({"seeds": [1, 1]}, ValueError, "different integers"),
         ({"settings": {"gru": {}}}, ValueError, "settings must be for methods of this comparison, lstm, st-tau"),
         ({"data": [1, 2]}, ValueError, "data must be the name of a data set, or its"),
         ({"data": "mnist"}, ValueError, "name must be one of bih"),
-        ({"foreign": torch.rand(3, 8, 7)}, ValueError, "foreign does not go with the data: inputs have 7 features"),
-        ({"foreign": "mnist"}, ValueError, "name must be one of bih"),
+        ({"ood": torch.rand(3, 8, 7)}, ValueError, "ood does not match the data: inputs have 7 features"),
+        ({"ood": "mnist"}, ValueError, "name must be one of bih"),
         ({"update": 3}, TypeError, r"compare\(\) takes no update"),
         ({"validate": None}, TypeError, r"compare\(\) takes no validate"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_training(
+def test_bad_arguments_are_rejected_before_any_training(
     changes: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
-    def told(title: str) -> None:
-        pytest.fail(f"{title} was begun")
+    def started(title: str) -> None:
+        pytest.fail(f"{title} was started")
 
-    arguments: dict[str, Any] = {"methods": ["lstm", "st-tau"], "data": digits(), **SMALL, "on_network": told} | changes
+    arguments: dict[str, Any] = {"methods": ["lstm", "st-tau"], "data": digits(), **SMALL, "on_network": started}
+    arguments |= changes
     with pytest.raises(kind, match=words):
         compare(arguments.pop("methods"), arguments.pop("data"), **arguments)

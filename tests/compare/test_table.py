@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sttau.compare.table import Comparison, Row
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 
 
 def row(method: str, metric: str, value: float, mark: str = "", half: float | None = 0.5) -> Row:

@@ -10,7 +10,7 @@ from sttau.automata import stochastic, tomita
 from sttau.data import load
 from sttau.experiments import automata as experiment
 from sttau.experiments.automata import QUICK, Cell, Plan, cells, cramer_rao, frequencies, long_strings, run
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 
 ONE = replace(
     QUICK, grammars=(1,), baseline_seeds=0, mode_seeds=0, languages=()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sttau.experiments.automata_speed import HEADER, Alphabet, compiled_rows, measure_compiled
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 
 ROOT = Path(__file__).parents[2]
 

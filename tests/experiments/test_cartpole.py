@@ -31,7 +31,7 @@ from sttau.experiments.cartpole import (
     tuning_cells,
     values,
 )
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.rl import Point
 
 RESULTS = Path(__file__).parents[2] / "results" / "cartpole"

@@ -13,7 +13,7 @@ import torch
 from sttau.data import SequenceDataset
 from sttau.experiments import household_power as power
 from sttau.experiments.household_power import METHODS, QUICK, answer_law, cells, judge, measure, name_of, to_power
-from sttau.jobs.runner import Outcome
+from sttau.jobs import Outcome
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,11 @@ from torch import nn
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM, load, predict
 from sttau.engine import Noise, fingerprint
 from sttau.engine.noise.reference import philox
-from sttau.models import Layer
 from sttau.training import fit
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-LAYERS: dict[str, Callable[[], Layer]] = {
+LAYERS: dict[str, Callable[[], nn.Module]] = {
     "lstm soft": lambda: STTauLSTM(3, 32, 5),
     "lstm cell peephole": lambda: STTauLSTM(3, 32, 5, readout="cell", peephole=True),
     "gru hard": lambda: STTauGRU(3, 32, 5, mode="hard"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sttau.experiments.paper.cells import Work, run
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from tests.experiments.paper.nursery import cells, generated_reviews
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

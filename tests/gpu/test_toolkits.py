@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sttau import calibration, metrics, ood
+from sttau.metrics.torchmetrics import CalibrationError
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICE = "cuda"
@@ -22,29 +23,29 @@ mean, variance = torch.randn(4, 50, 1, generator=generator), torch.rand(4, 50, 1
 targets = torch.randn(50, generator=generator)
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
-    "ece": (calibration.calibration_error, (p, labels)),
-    "curve": (lambda p, y: calibration.reliability_curve(p, y, binning="mass"), (p, labels)),
-    "classwise": (calibration.classwise_calibration_error, (p, labels)),
-    "brier": (calibration.decompose_brier, (p, labels)),
+    "ece": (metrics.calibration_error, (p, labels)),
+    "curve": (lambda p, y: metrics.reliability_curve(p, y, binning="mass"), (p, labels)),
+    "classwise": (metrics.classwise_calibration_error, (p, labels)),
+    "brier": (metrics.decompose_brier, (p, labels)),
     "interval": (
-        lambda p, y: calibration.bootstrap_interval(p, y, metric=calibration.brier_score, resamples=50, method="bca"),
+        lambda p, y: metrics.bootstrap_interval(p, y, metric=metrics.brier_score, resamples=50, method="bca"),
         (p, labels),
     ),
-    "interval of a mean": (lambda x: calibration.bootstrap_interval(x, resamples=50, method="bca"), (targets,)),
+    "interval of a mean": (lambda x: metrics.bootstrap_interval(x, resamples=50, method="bca"), (targets,)),
     "randomization": (
-        lambda p, q, y: calibration.randomization_test(p, q, y, metric=calibration.brier_score, rounds=50),
+        lambda p, q, y: metrics.randomization_test(p, q, y, metric=metrics.brier_score, rounds=50),
         (p, q, labels),
     ),
-    "randomization of means": (calibration.randomization_test, (p[:, 0], q[:, 0])),
-    "bootstrap": (calibration.paired_bootstrap, (p[:, 0], q[:, 0])),
+    "randomization of means": (metrics.randomization_test, (p[:, 0], q[:, 0])),
+    "bootstrap": (metrics.paired_bootstrap, (p[:, 0], q[:, 0])),
     "temperature": (lambda z, y: calibration.TemperatureScaling().fit(z, y).probabilities(z), (runs.log(), labels)),
     "isotonic": (lambda z, y: calibration.IsotonicScaling().fit(z, y).probabilities(z), (runs.log(), labels)),
-    "crps": (calibration.gaussian_crps, (mean, variance, targets)),
-    "sample crps": (calibration.sample_crps, (mean, targets)),
-    "coverage": (calibration.interval_coverage, (mean, variance, targets)),
-    "pit": (lambda *data: calibration.pit_histogram(calibration.pit_values(*data)), (mean, variance, targets)),
-    "detection": (ood.detection, (p[:, 0], q[:, 0])),
-    "aurc": (ood.area_under_risk_coverage, (p[:, 0], q[:, 0])),
+    "crps": (metrics.gaussian_crps, (mean, variance, targets)),
+    "sample crps": (metrics.sample_crps, (mean, targets)),
+    "coverage": (metrics.interval_coverage, (mean, variance, targets)),
+    "pit": (lambda *data: metrics.pit_histogram(metrics.pit_values(*data)), (mean, variance, targets)),
+    "detection": (metrics.detection, (p[:, 0], q[:, 0])),
+    "aurc": (metrics.area_under_risk_coverage, (p[:, 0], q[:, 0])),
     **{name: (score, (runs,)) for name, score in ood.SCORES.items()},
 }
 
@@ -73,16 +74,16 @@ def test_vector_scaling_on_the_gpu_is_as_good() -> None:
     scaling = calibration.VectorScaling().fit(z, y)
     assert scaling.probabilities(z).device.type == DEVICE
     here = calibration.VectorScaling().fit(runs.log(), labels).probabilities(runs.log())
-    assert calibration.negative_log_likelihood(scaling.probabilities(z), y) == pytest.approx(
-        calibration.negative_log_likelihood(here, labels), abs=1e-5
+    assert metrics.negative_log_likelihood(scaling.probabilities(z), y) == pytest.approx(
+        metrics.negative_log_likelihood(here, labels), abs=1e-5
     )
 
 
 def test_a_torchmetrics_class_stays_on_the_gpu() -> None:
-    metric = metrics.CalibrationError().to(DEVICE)
+    metric = CalibrationError().to(DEVICE)
     for rows in torch.arange(50).split(20):
         metric.update(p[rows].to(DEVICE), labels[rows].to(DEVICE))
     answer = metric.compute()
     assert isinstance(answer, torch.Tensor)
     assert answer.device.type == DEVICE
-    assert answer.item() == pytest.approx(calibration.calibration_error(p, labels))
+    assert answer.item() == pytest.approx(metrics.calibration_error(p, labels))

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.models import Layer, SequenceModel
-from sttau.training import Interrupted, Job, Update, fit, fit_many, validation
+from sttau.models import Predictor
+from sttau.training import FitJob, Interrupted, TrainOptions, Update, fit, fit_many, validation
 from sttau.training.batches import Batch, Data, Order
 from sttau.training.gradients import Gradients
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-LAYERS: dict[str, Callable[[], Layer]] = {
+LAYERS: dict[str, Callable[[], nn.Module]] = {
     "soft": lambda: STTauLSTM(3, 32, 5),
     "exact": lambda: STTauGRU(3, 32, 5, mode="exact"),
     "deep": lambda: STTauGRU(3, 32, 5, num_layers=2, bidirectional=True),
@@ -33,7 +33,7 @@ def _data() -> tuple[Tensor, Tensor, Tensor]:
     return x, (x[torch.arange(100), lengths - 1, 0] > 0).long(), lengths
 
 
-def _trained(name: str, **options: Any) -> tuple[SequenceModel, list[Update]]:
+def _trained(name: str, **options: Any) -> tuple[Predictor, list[Update]]:
     torch.manual_seed(0)
     x, y, lengths = _data()
     model = SequenceClassifier(LAYERS[name](), 2).cuda()
@@ -41,7 +41,7 @@ def _trained(name: str, **options: Any) -> tuple[SequenceModel, list[Update]]:
     return model, fit(model, x, y, lengths, **options)
 
 
-def _weights(model: SequenceModel) -> Tensor:
+def _weights(model: Predictor) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
@@ -124,8 +124,8 @@ def test_members_on_streams_of_their_own_have_the_gradient_of_the_sum(name: str)
         for ours, theirs in zip(got.values, want, strict=True):
             assert ours is not None
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
-    assert eager.lanes is not None
-    assert len(eager.lanes.streams) == 4
+    assert eager.pool is not None
+    assert len(eager.pool.streams) == 4
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -145,20 +145,20 @@ def test_an_ensemble_learns_with_graphs_as_without(precision: str, caplog: pytes
 def test_trainings_beside_each_other_go_as_alone(names: tuple[str, ...]) -> None:
     """On streams of their own, and stacked where they are LSTMs; each with its own order, noise and dropout."""
     x, y, lengths = (tensor.cuda() for tensor in _data())
-    options: dict[str, Any] = {"updates": 60, "batch_size": 16, "learning_rate": 0.01, "cuda_graphs": True}
-    options |= {"bucket_batches": 3, "average": 0.9}
+    options = TrainOptions(
+        updates=60, batch_size=16, learning_rate=0.01, cuda_graphs=True, bucket_batches=3, ema_decay=0.9, metric="nll"
+    )
 
-    def job(number: int) -> Job:
+    def job(number: int) -> FitJob:
         torch.manual_seed(number)
         model = SequenceClassifier(LAYERS[names[number]](), 2, dropout=0.2).cuda()
-        validate = validation(model, x, y, lengths)
-        return Job(model, x, y, lengths, options | {"seed": number, "validate": validate, "metric": "nll"})
+        return FitJob(model, x, y, lengths, validation(model, x, y, lengths), options.with_changes(seed=number))
 
-    done = {item.number: item for item in fit_many(map(job, range(len(names))), at_once=2)}
+    done = {item.number: item for item in fit_many(map(job, range(len(names))), streams=2)}
     for number in range(len(names)):
         assert done[number].error is None
         alone = job(number)
-        log = fit(alone.model, x, y, lengths, **alone.options)
+        log = fit(alone.model, x, y, lengths, validation=alone.validation, options=alone.options)
         assert len(done[number].log) == len(log) == 60
         for ours, theirs in zip(done[number].log, log, strict=True):
             assert ours.loss == pytest.approx(theirs.loss, rel=5e-2, abs=5e-3)  # rounding grows from update to update

@@ -1,4 +1,4 @@
-"""What the runner's tests let other processes do; they must be able to import it."""
+"""Cells and work for the tests of the runner; other processes import it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result
 
 
 def result(cell: Cell) -> Result:
@@ -56,3 +56,15 @@ def some_fail(cells: Sequence[Cell], folder: Path) -> Iterator[tuple[Cell, Resul
             yield cell, square(cell, folder)
         except RuntimeError as error:
             yield cell, error
+
+
+def make_cells(folder: Path, count: int, **settings: Any) -> list[Cell]:
+    return [Cell("e", "d", "m", seed, {"trace": str(folder / "trace.txt"), **settings}) for seed in range(count)]
+
+
+def read_trace(folder: Path) -> list[int]:
+    return sorted(int(line) for line in (folder / "trace.txt").read_text().split())
+
+
+def squares(results: list[Any]) -> list[float]:
+    return [result.metrics["square"] for result in results]

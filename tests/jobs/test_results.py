@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sttau.jobs.results import Result, read_results, write_results
+from sttau.jobs import Result, read_results, write_results
 
 
 def _result(seed: int) -> Result:

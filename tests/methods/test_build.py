@@ -77,6 +77,7 @@ def test_what_is_of_the_model_is_told_apart_from_what_is_of_the_layer() -> None:
     task = DataSpec.of(train)
     given = {"embedding_scale": 0.01, "embedding_size": 200, "model": {"dropout": 0.5, "word_dropout": 0.2}}
     model = build("dropout", task, resolve("dropout", task, {**given, "dropout": 0.3}, 8), train, 0)
+    assert isinstance(model, SequenceClassifier)
     assert (model.dropout, model.word_dropout) == (0.5, 0.2)
     assert model.embedding is not None
     assert 0.008 < float(model.embedding.weight.detach().std()) < 0.012

@@ -23,9 +23,9 @@ from sttau import (
 )
 from sttau.data import load as data
 from sttau.engine import Noise
-from sttau.inference import entropy, validation
-from sttau.models import SequenceModel
-from sttau.training import fit
+from sttau.inference import entropy
+from sttau.models import Predictor, SequenceModel
+from sttau.training import fit, validation
 
 LAYERS: dict[str, Callable[[], Any]] = {
     "lstm": lambda: nn.LSTM(2, 4),
@@ -48,7 +48,7 @@ def close(got: Tensor, want: Tensor) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
 
 
-def steps(model: SequenceModel, updates: int = 5) -> None:
+def steps(model: Predictor, updates: int = 5) -> None:
     """Adam on fixed batches, the gradient of each member clipped."""
     generator = torch.Generator().manual_seed(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
@@ -136,9 +136,13 @@ def test_an_exact_ensemble_averages_exact_members() -> None:
     members: list[Any] = list(model.members)
     close(p.mean, torch.stack([predict(member, x, lengths).mean for member in members]).mean(0))
     assert p.mode == "exact"
-    for ask in (lambda: model.finite_state_layer, lambda: model.chain(x)):
-        with pytest.raises(ValueError, match=r"ask one of its members: ensemble.members\[0\]"):
-            ask()
+    assert not hasattr(model, "chain")  # it is no Markov chain, though its members are
+
+
+def test_hidden_states_are_those_of_the_members() -> None:
+    model, (x, lengths) = of("lstm"), batch()
+    states = model.hidden_states(x, lengths)
+    assert torch.equal(states, torch.cat([member.hidden_states(x, lengths) for member in model.members], -1))
 
 
 def test_the_penalty_is_the_sum_over_members() -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauLSTM, load
-from sttau.calibration import gaussian_nll
 from sttau.engine import Noise
+from sttau.metrics import gaussian_nll
 from sttau.training import fit
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau.plotting.comparison import comparison_figure
 
 

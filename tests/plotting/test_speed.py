@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 from matplotlib.patches import Rectangle
 
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.plotting.speed import (
     BASELINES,
     HEADER,
     ROOFLINE,
     baseline_table,
     compare_speed,
-    markdown_table,
     roofline_table,
     speed_figure,
     speed_table,
 )
+from sttau.tables import markdown_table
 
 ROOT = Path(__file__).parents[2]
 MEASURED = sorted((ROOT / "benchmarks").glob("*/results.jsonl"))
@@ -38,9 +38,7 @@ def test_a_comparison_divides_theirs_by_ours() -> None:
     (row,) = speed_table([comparison])
     assert row == ("some shape", "float32", "5.0×", "4.0×", "0.40", "0.25", "", "", "", "", "200×")
     table = markdown_table([row], HEADER)
-    assert (
-        table.splitlines()[0] == "| shape | numbers | training | forward | 10 samples | memory | beside the reference |"
-    )
+    assert table.splitlines()[0] == "| shape | dtype | training | forward | 10 samples | memory | vs. reference |"
     bars = speed_figure([comparison], "title").axes[0].patches
     assert [bar.get_width() for bar in bars if isinstance(bar, Rectangle)] == [5.0, 4.0, 2.5]
 

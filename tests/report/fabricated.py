@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sttau.experiments.paper import dropout_sweep, figures, table2
 from sttau.experiments.paper.networks import NETWORKS, Network
-from sttau.jobs.results import Result, write_results
+from sttau.jobs import Result, write_results
 
 Array = NDArray[Any]
 

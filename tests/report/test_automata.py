@@ -7,7 +7,7 @@ import pytest
 from sttau.automata import extract_dfa, learn, stochastic
 from sttau.data import load
 from sttau.experiments.automata import Snapshot
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.report.automata import (
     attempts_table,
     extraction_table,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sttau.experiments.household_power import BINS
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.report.household_power import (
     bands_figure,
     errors_figure,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 from sttau.quickstart import Quickstart, Settings, run_quickstart
 from sttau.report.html import summary_table, write_report
 
@@ -28,7 +28,7 @@ def test_the_page_needs_no_other_file_and_no_network(small: Quickstart, tmp_path
 def test_figures_and_results_lie_beside_the_page_and_nothing_half_written(small: Quickstart, tmp_path: Path) -> None:
     write_report(small, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
-    pictures = {"automaton.png", "reading.png", "reliability.png", "foreign.png"}
+    pictures = {"automaton.png", "reading.png", "reliability.png", "ood.png"}
     assert names == {"report.html", "results.jsonl"} | pictures
     assert read_results(tmp_path / "results.jsonl") == small.results
     for picture in pictures:

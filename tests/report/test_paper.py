@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from sttau.calibration import calibration_error_by_chance
 from sttau.cli import app
 from sttau.experiments.paper import dropout_sweep, table2
 from sttau.experiments.paper.declaration import DATA
 from sttau.experiments.paper.history import Stretch, read_history
 from sttau.experiments.paper.networks import NETWORKS, TRIED, find
-from sttau.jobs.results import Result, read_results, write_results
+from sttau.jobs import Result, read_results, write_results
+from sttau.metrics import calibration_error_by_chance
 from sttau.report.paper import FIGURES, draw, renew, tables, write_report
 from sttau.report.paper_figures import heartbeat_figure, risk_coverage_figure
 from tests.report.fabricated import areas, errors, fabricate

@@ -14,8 +14,7 @@ from PIL import Image
 from sttau.engine import Noise
 from sttau.experiments import cartpole
 from sttau.experiments.cartpole import METHODS, QUICK, SETTINGS, Plan, run
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell, Each, Outcome
+from sttau.jobs import Cell, Outcome, Result, Work
 from sttau.report.rl import (
     cartpole_table,
     curves_figure,
@@ -64,7 +63,7 @@ def test_the_interquartile_mean_needs_every_setting() -> None:
 
 
 def test_the_whole_experiment_gives_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(cells: Sequence[Cell], work: Each, folder: Path, **_: object) -> Outcome:
+    def here(cells: Sequence[Cell], work: Work, folder: Path, **_: object) -> Outcome:
         return Outcome([result for _, result in work(cells, folder)], [])  # in this process, to save its start
 
     monkeypatch.setattr(cartpole, "run_cells", here)

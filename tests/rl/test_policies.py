@@ -11,10 +11,12 @@ from torch import Tensor
 from sttau.engine import Noise
 from sttau.layers import STTauLSTM
 from sttau.models import SequenceClassifier, load
-from sttau.rl import METHODS, Player, find_task, make_policy
+from sttau.rl import Player, find_task, make_policy
 from sttau.rl.policies import Choice, check_policy, log_probabilities
 
 TASK = find_task("cartpole-mdp")
+
+METHODS = ("lstm", "bayes", "dropout", "st-tau", "st-tau-gru")
 
 
 def _steps(policy: SequenceClassifier, x: Tensor, noise: Noise) -> tuple[Tensor, Player]:

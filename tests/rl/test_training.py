@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from sttau.padding import valid_steps
-from sttau.rl import METHODS, Choice, Environments, Settings, find_task, make_policy, play, train
+from sttau.rl import Choice, Environments, Settings, find_task, make_policy, play, train
 from sttau.rl.policies import log_probabilities
 from sttau.rl.training import returns_to_go
 
 TASK = find_task("cartpole-mdp")
+
+METHODS = ("lstm", "bayes", "dropout", "st-tau", "st-tau-gru")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sttau import BayesLSTM, DeepEnsemble, SequenceClassifier, STTauLSTM, VariationalDropoutLSTM
 from sttau.engine import Noise
-from sttau.models import SequenceModel
+from sttau.models import Predictor
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradients
 
@@ -29,12 +29,12 @@ def batch() -> Batch:
     return Batch(torch.randn(6, 5, 2), torch.randint(3, (6,)), torch.tensor([5, 1, 3, 2, 5, 4]), noise, 0.5)
 
 
-def gradients(model: SequenceModel, parameters: list[nn.Parameter] | None = None) -> Gradients:
+def gradients(model: Predictor, parameters: list[nn.Parameter] | None = None) -> Gradients:
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     return Gradients(model, list(model.parameters()) if parameters is None else parameters, scaler, "float32", 10, 2)
 
 
-def of_sum(model: SequenceModel, b: Batch, parameters: list[nn.Parameter]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+def of_sum(model: Predictor, b: Batch, parameters: list[nn.Parameter]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
     loss = model.loss(b.inputs, b.targets, b.lengths, noise=b.noise) * b.share
     penalty = model.penalty(10)
     loss = loss if penalty is None else loss + penalty / 2
@@ -63,7 +63,7 @@ def test_only_one_member_at_a_time_holds_what_its_backward_pass_needs() -> None:
     model, b = DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 3), batch()
     order: list[str] = []
     for number, member in enumerate(model.members):
-        member.layer.rnn.register_forward_hook(lambda *_, n=number: order.append(f"forward {n}"))
+        member.layer.get_submodule("rnn").register_forward_hook(lambda *_, n=number: order.append(f"forward {n}"))
         member.head.weight.register_hook(lambda _, n=number: order.append(f"backward {n}"))
     gradients(model)(b)
     assert order == [f"{way} {n}" for n in range(3) for way in ("forward", "backward")]

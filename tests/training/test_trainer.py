@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.engine import Noise
-from sttau.models import Layer, SequenceModel
+from sttau.models import Predictor
 from sttau.training import DivergedError, Update, fit, run, validation
 
 
@@ -20,7 +20,7 @@ def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
     return x, (x[:, 0, 0] > 0).long(), torch.randint(1, 4, (count,))
 
 
-LAYERS: dict[str, Callable[[], Layer]] = {
+LAYERS: dict[str, Callable[[], nn.Module]] = {
     "lstm": lambda: nn.LSTM(2, 16),
     "soft": lambda: STTauLSTM(2, 16, 4),
     "hard": lambda: STTauGRU(2, 16, 4, mode="hard"),
@@ -50,7 +50,7 @@ def test_a_regressor_learns_and_its_variance_head_finds_the_noise(variance: bool
         assert 0.1 < float(p.aleatoric.mean()) < 0.6  # the noise has variance 0.25
 
 
-def _weights(model: SequenceModel) -> Tensor:
+def _weights(model: Predictor) -> Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 

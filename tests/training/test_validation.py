@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, calibration, predict
+from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, metrics, predict
 from sttau.training import validation
 
 
@@ -14,8 +14,8 @@ def test_a_classifier_is_measured_as_calibration_measures_its_prediction() -> No
     model = SequenceClassifier(STTauGRU(2, 8, 3), 3)
     p = predict(model, x, lengths, samples=4, seed=2).mean
     measured = validation(model, x, y, lengths, samples=4, seed=2)()
-    assert measured["nll"] == pytest.approx(calibration.negative_log_likelihood(p, y), rel=1e-6)
-    assert measured["error"] == pytest.approx(calibration.prediction_error(p, y), rel=1e-6)
+    assert measured["nll"] == pytest.approx(metrics.negative_log_likelihood(p, y), rel=1e-6)
+    assert measured["error"] == pytest.approx(metrics.prediction_error(p, y), rel=1e-6)
 
 
 def test_it_measures_the_model_as_it_then_is_and_leaves_it_in_training() -> None:

@@ -1,4 +1,4 @@
-"""Several methods trained the same way on the same data: one table and one figure to decide by."""
+"""Comparison of several methods, trained in the same way on the same data: one table and one figure."""
 
 from sttau.compare.run import compare
 from sttau.compare.table import Comparison

@@ -1,4 +1,4 @@
-"""What a comparison came to: rows for a program, a table and a figure for people."""
+"""The result of a comparison: rows, a table and a figure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sttau.compare.measures import MEASURES
+from sttau.compare.columns import COLUMNS
 from sttau.files import write_atomically
-from sttau.jobs.results import Result, write_results
+from sttau.jobs import Result, write_results
 from sttau.models import Predictor
+from sttau.tables import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,14 +28,14 @@ class Comparison:
     """Several methods on the same data.
 
     Attributes:
-        data: the name of the data set.
-        reference: the method the others were tested against.
-        level: of the intervals.
-        rows: one for each method and metric: ``value`` (mean over seeds), ``spread`` (standard deviation over seeds),
+        data: Name of the data set.
+        reference: Method that the others were tested against.
+        level: Level of the intervals.
+        rows: One row per method and metric: ``value`` (mean over seeds), ``spread`` (standard deviation over seeds),
             ``low`` and ``high`` (bootstrap over test examples), ``difference`` from the reference, ``p`` of the
             randomization test against it, ``p_adjusted`` for testing several methods (Holm), and ``mark``.
-        results: one for each network, as they are kept in files.
-        models: the trained networks of each method, one a seed.
+        results: One result per network, as written to files.
+        models: Trained networks of each method, one per seed.
     """
 
     data: str
@@ -46,33 +47,31 @@ class Comparison:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics there are, in the order of the table."""
+        """Names of the columns, in the order of the table."""
         there = {row["metric"] for row in self.rows}
-        return [name for name in MEASURES if name in there]
+        return [name for name in COLUMNS if name in there]
 
     @property
     def methods(self) -> list[str]:
-        """The methods, in the order they were given."""
+        """Names of the methods, in the order they were given."""
         return list(dict.fromkeys(row["method"] for row in self.rows))
 
     def row(self, method: str, metric: str) -> Row:
-        """The row of a method and a metric; empty where there is none."""
+        """Return the row of a method and a metric; empty if there is none."""
         return next((row for row in self.rows if (row["method"], row["metric"]) == (method, metric)), {})
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and lines of the table, as text."""
-        header = ["method", *(MEASURES[name].title for name in self.metrics)]
+        """Return header and lines of the table, as text."""
+        header = ["method", *(COLUMNS[name].title for name in self.metrics)]
         return header, [[method, *(self._cell(method, name) for name in self.metrics)] for method in self.methods]
 
     def table(self) -> str:
-        """The table as text that is Markdown too: values, intervals and marks; the best values in bold."""
+        """Return the table in Markdown: values, intervals and marks; the best values in bold."""
         header, lines = self.cells()
-        rule = ["---", *["---:"] * (len(header) - 1)]
-        text = [f"| {' | '.join(line)} |" for line in (header, rule, *lines)]
-        return "\n".join([*text, "", self.legend()])
+        return "\n".join([markdown_table(lines, header, text_columns=1), "", self.legend()])
 
     def legend(self) -> str:
-        """What the table shows."""
+        """Return the explanation of the table."""
         seeds = max(row["seeds"] for row in self.rows)
         text = (
             f"{self.data}: mean over {seeds} seed{'s' * (seeds > 1)} [{100 * self.level:g} % bootstrap interval over "
@@ -80,20 +79,20 @@ class Comparison:
             "test, Holm's correction)."
         )
         if "ece" in self.metrics:
-            text += " Intervals of ECE and MCE cover less than they say: decide on NLL and Brier."
+            text += " Intervals of ECE and MCE cover less than their nominal level: decide on NLL and Brier."
         return text
 
     def _cell(self, method: str, metric: str) -> str:
-        row, measure = self.row(method, metric), MEASURES[metric]
+        row, column = self.row(method, metric), COLUMNS[metric]
         if not row:
             return ""
 
         def show(value: float) -> str:
-            return f"{value:,.{measure.digits}f}"
+            return f"{value:,.{column.digits}f}"
 
         text = show(row["value"])
-        if measure.goal is not None:
-            best = (min if measure.goal == "min" else max)(
+        if column.goal is not None:
+            best = (min if column.goal == "min" else max)(
                 other["value"] for other in self.rows if other["metric"] == metric
             )
             text = f"**{text}**" if row["value"] == best else text
@@ -105,7 +104,7 @@ class Comparison:
         return self.table()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the table for a notebook."""
         header, lines = self.cells()
         head = "".join(f"<th>{escape(name)}</th>" for name in header)
         body = ""
@@ -117,17 +116,17 @@ class Comparison:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(self.legend())}</p>"
 
     def figure(self) -> Figure:
-        """A panel for each metric: values, intervals, and every seed as a dot."""
+        """Draw one panel per metric: values, intervals, and every seed as a dot."""
         from sttau.plotting.comparison import comparison_figure
         from sttau.plotting.style import look
 
         shown = [name for name in self.metrics if name != "parameters"]
-        titles = {name: (MEASURES[name].title, MEASURES[name].goal) for name in shown}
+        titles = {name: (COLUMNS[name].title, COLUMNS[name].goal) for name in shown}
         with look():
             return comparison_figure(self.rows, self.results, titles, self.reference)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The rows as CSV; written to a file too where one is named."""
+        """Return the rows as CSV; also write them to a file if a path is given."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -137,7 +136,7 @@ class Comparison:
         return text.getvalue()
 
     def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; pandas must be installed."""
+        """Return the rows as a pandas DataFrame; pandas must be installed."""
         try:
             import pandas  # type: ignore[import-untyped, unused-ignore]
         except ImportError as error:
@@ -145,7 +144,7 @@ class Comparison:
         return pandas.DataFrame(self.rows)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``results.jsonl`` (every network), ``table.csv`` (rows), ``table.md`` and ``comparison.png``.
+        """Write ``results.jsonl`` (all networks), ``table.csv`` (rows), ``table.md`` and ``comparison.png``.
 
         Returns:
             The folder.

@@ -49,7 +49,7 @@ from sttau.automata.baselines import (
 )
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.models import Head, SequenceClassifier
 from sttau.training import Update, fit
 

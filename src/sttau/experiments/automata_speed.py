@@ -12,7 +12,7 @@ from torch import nn
 
 from sttau.automata import compile
 from sttau.bench import take_turns, without_gradients
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau.layers import STTauGRU
 from sttau.models import SequenceClassifier
 

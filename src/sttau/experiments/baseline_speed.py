@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sttau.bench import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
 from sttau.engine import Noise
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
 from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel
 from sttau.training.batches import Batch

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sttau.jobs.results import Result, versions, write_results
-from sttau.jobs.runner import Cell, Each, Outcome, Step, run_cells
+from sttau.jobs import Cell, Outcome, Result, Step, per_cell, run_cells, versions, write_results
 from sttau.models import SequenceClassifier
 from sttau.rl import Environments, Point, Settings, find_task, make_policy, play, train
 
@@ -228,20 +227,20 @@ def run(
         workers: processes.
         progress: is told of every cell.
     """
-    tuning = run_cells(tuning_cells(plan), Each(compute), folder, workers=workers, progress=progress)
+    tuning = run_cells(tuning_cells(plan), per_cell(compute), folder, workers=workers, progress=progress)
     if tuning.failures:
         return tuning
     greedy = greedy_tuning_cells(choose(tuning.results), plan)
-    more = run_cells(greedy, Each(compute), folder, workers=workers, progress=progress)
+    more = run_cells(greedy, per_cell(compute), folder, workers=workers, progress=progress)
     if more.failures:
         return more
     tuned = tuning.results + more.results
     write_results(map(_without_curves, tuned), out / "tuning.jsonl")
     chosen = choose(tuned)
-    outcome = run_cells(cells(chosen, plan), Each(compute), folder, workers=workers, progress=progress)
+    outcome = run_cells(cells(chosen, plan), per_cell(compute), folder, workers=workers, progress=progress)
     write_results(outcome.results, out / "results.jsonl")
     more = run_cells(
-        temperature_cells(chosen, plan), Each(compute_temperature), folder, workers=workers, progress=progress
+        temperature_cells(chosen, plan), per_cell(compute_temperature), folder, workers=workers, progress=progress
     )
     write_results(map(_without_curves, more.results), out / "temperature.jsonl")
     return Outcome(outcome.results + more.results, outcome.failures + more.failures)
@@ -309,7 +308,7 @@ def harder_cells(plan: Plan = Plan(seeds=5, episodes=500)) -> list[Cell]:  # noq
 
 def run_harder(folder: Path, out: Path, *, progress: Callable[[Step], None] = lambda _: None) -> Outcome:
     """Run them; write ``harder.jsonl`` to ``out``."""
-    outcome = run_cells(harder_cells(), Each(compute), folder, progress=progress)
+    outcome = run_cells(harder_cells(), per_cell(compute), folder, progress=progress)
     write_results(map(_without_curves, outcome.results), out / "harder.jsonl")
     return outcome
 

@@ -29,13 +29,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sttau.calibration import gaussian_nll, pit_histogram, sample_crps
 from sttau.data import load
 from sttau.files import write_atomically
 from sttau.inference import RegressionPrediction, forecast, predict
-from sttau.jobs.results import Result, write_results
-from sttau.jobs.runner import Cell, Each, Outcome, Step, run_cells
+from sttau.jobs import Cell, Outcome, Result, Step, per_cell, run_cells, write_results
 from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM
+from sttau.metrics import gaussian_nll, pit_histogram, sample_crps
 from sttau.models import DeepEnsemble, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
 from sttau.training import fit
@@ -561,7 +560,9 @@ def run(
     """
     every = list(cells(plan or Plan()))
     kept = folder / "cells" / "hours"
-    outcome = run_cells(every, Each(partial(measure, kept=kept)), folder / "cells", workers=workers, progress=progress)
+    outcome = run_cells(
+        every, per_cell(partial(measure, kept=kept)), folder / "cells", workers=workers, progress=progress
+    )
     write_results(outcome.results, folder / "results.jsonl")
     lines = [path.read_text("utf-8") + "\n" for cell in every if (path := kept / f"{cell.key}.json").exists()]
     write_atomically(folder / "hours.jsonl", "".join(lines).encode())

@@ -147,7 +147,7 @@ class RegressionPrediction(_Batch):
         samples: (samples, batch, outputs) means of the single samples, with ``keep_samples``.
         sample_variance: (samples, batch, outputs) predicted noise of the data of the single samples. Together with
             ``samples`` they are the mixture of Gaussians that the prediction is:
-            ``sttau.calibration.quantile(r.samples, r.sample_variance, 0.9)``.
+            ``sttau.metrics.quantile(r.samples, r.sample_variance, 0.9)``.
     """
 
     aleatoric: Tensor

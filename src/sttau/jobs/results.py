@@ -1,4 +1,4 @@
-"""A result as it is kept: one line of JSON that says what was measured, with what, and on what."""
+"""Results as JSON lines: the metrics, with settings, versions and hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sttau.version import __version__
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a number can depend on."""
+    """Return the versions of the packages that results may depend on."""
     return {
         "sttau": __version__,
         "python": platform.python_version(),
@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> str:
-    """Name the machine's processor, and its GPU where there is one."""
+    """Return the name of the GPU, or a description of the CPU if there is none."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"{platform.machine()} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads used"
@@ -35,7 +35,7 @@ def hardware() -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """One cell of an experiment. Errors, calibration errors and areas are in percent."""
+    """Result of one cell. Errors, calibration errors and areas are in percent."""
 
     experiment: str
     data: str
@@ -50,11 +50,11 @@ class Result:
 
 
 def write_results(results: Iterable[Result], path: Path) -> Path:
-    """Write results as JSON lines, in one step."""
+    """Write results as JSON lines, atomically."""
     lines = (json.dumps(asdict(result), sort_keys=True) + "\n" for result in results)
     return write_atomically(path, "".join(lines).encode())
 
 
 def read_results(path: Path) -> list[Result]:
-    """Read what :func:`write_results` wrote."""
+    """Read results written by :func:`write_results`."""
     return [Result(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""Methods side by side: a panel for each metric."""
+"""Figure of a comparison: one panel per metric."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from sttau.jobs.results import Result
-from sttau.plotting.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED
+from sttau.jobs import Result
+from sttau.plotting.style import GRID, INK, MUTED, method_color, method_title
 
 _COLUMNS = 4
 
@@ -21,13 +21,13 @@ def comparison_figure(
     metrics: Mapping[str, tuple[str, str | None]],
     reference: str,
 ) -> Figure:
-    """Draw value, interval and seeds of every method; a line at the reference's value.
+    """Draw value, interval and seeds of every method, and a line at the value of the reference.
 
     Args:
-        rows: of a comparison: method, metric, value, low, high, mark.
-        results: of the single networks, for the dots.
-        metrics: title and goal (``min``, ``max`` or None) of each metric that gets a panel.
-        reference: the method whose value the line shows.
+        rows: Rows of a comparison, with method, metric, value, low, high and mark.
+        results: Results of the single networks, drawn as dots.
+        metrics: Title and direction (``min``, ``max`` or None) of each metric, one panel each.
+        reference: Method whose value the line shows.
 
     Example:
         >>> row = {"method": "lstm", "metric": "nll", "value": 0.2, "low": 0.1, "high": 0.3, "mark": ""}
@@ -45,7 +45,7 @@ def comparison_figure(
         for row in rows:
             if row["metric"] != metric:
                 continue
-            place, color = methods.index(row["method"]), METHOD_COLORS.get(_plain(row["method"]), INK)
+            place, color = methods.index(row["method"]), method_color(_plain(row["method"]))
             if row["low"] is not None:
                 axes.plot(
                     [row["low"], row["high"]],
@@ -87,10 +87,10 @@ def comparison_figure(
 
 
 def _plain(method: str) -> str:
-    """The method before scaling."""
+    """Return the method without the suffix of scaling."""
     return method.removesuffix(" + scaling")
 
 
 def _name(method: str) -> str:
-    name = METHOD_NAMES.get(_plain(method), _plain(method))
+    name = method_title(_plain(method))
     return f"{name} + scaling" if method != _plain(method) else name

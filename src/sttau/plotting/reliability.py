@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from sttau.calibration import ReliabilityCurve
+from sttau.metrics import ReliabilityCurve
 from sttau.plotting.style import INK, MUTED, RED
 
 
 def reliability_axes(axes: Axes, curve: ReliabilityCurve, title: str, color: str) -> None:
-    """Draw accuracy against confidence; bars are dim where few predictions fall into a bin, which the number tells."""
+    """Draw accuracy against confidence; bars of bins with fewer than 10 predictions are pale.
+
+    Args:
+        axes: Axes to draw on.
+        curve: Reliability curve; the number of predictions is written into each bar.
+        title: Title of the axes.
+        color: Color of the bars.
+    """
     width = float(curve.edges[1] - curve.edges[0])
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
     for n, count in enumerate(curve.count.tolist()):
@@ -25,5 +32,5 @@ def reliability_axes(axes: Axes, curve: ReliabilityCurve, title: str, color: str
 
 
 def _short(count: int) -> str:
-    """So that it fits into a bar."""
+    """Return a count short enough for a bar."""
     return str(count) if count < 1000 else f"{count / 1000:.1f}k" if count < 9950 else f"{count / 1000:.0f}k"

@@ -1,4 +1,4 @@
-"""The engines' speed beside PyTorch's own layers: a table and a figure."""
+"""Speed of the engines compared with PyTorch's own layers: tables and a figure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau.plotting.style import BLUE, GREEN, INK, MUTED, ORANGE, RED
 
 
-class Comparison(NamedTuple):
-    """ST-τ beside PyTorch's layer on one shape, under one number type. Times in ms, memory in MiB."""
+class SpeedComparison(NamedTuple):
+    """ST-τ compared with PyTorch's layer on one shape and dtype. Times in ms, memory in MiB."""
 
     shape: str
     precision: str
@@ -22,40 +22,40 @@ class Comparison(NamedTuple):
     reference: dict[str, float]
 
     def faster(self, task: str) -> float | None:
-        """How many times faster ours is; None where it was not measured."""
+        """Return how many times faster ours is; None if it was not measured."""
         name = f"{task}_ms"
         return self.theirs[name] / self.ours[name] if name in self.ours and name in self.theirs else None
 
     def captured(self) -> float | None:
-        """How many times faster a training step of ours is as a CUDA graph than theirs is as it is usually called."""
+        """Return how many times faster our training step as a CUDA graph is than their eager training step."""
         captured = self.ours.get("training_graph_ms")
         return None if captured is None else self.theirs["training_ms"] / captured
 
-    def beside_reference(self) -> float | None:
-        """How many times faster a training step of ours is than one of the step-by-step reference."""
+    def faster_than_reference(self) -> float | None:
+        """Return how many times faster our training step is than that of the step-by-step reference."""
         return self.reference["training_ms"] / self.ours["training_ms"] if self.reference else None
 
     def part(self, name: str) -> float | None:
-        """Ours as a part of theirs; beside our ten samples theirs is one pass, in the same rounds."""
+        """Return ours as a fraction of theirs; our ten samples are compared with one pass of theirs."""
         return self.ours[name] / self.theirs[name] if name in self.ours and name in self.theirs else None
 
 
-def compare_speed(results: Iterable[Result]) -> list[Comparison]:
-    """Bring the results of :func:`sttau.bench.measure` together, in their order."""
+def compare_speed(results: Iterable[Result]) -> list[SpeedComparison]:
+    """Group the results of :func:`sttau.bench.measure` by shape and dtype, in their order."""
     rows: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for result in results:
         row = rows.setdefault((result.data, result.settings["precision"]), {})
         kind = "theirs" if result.method.startswith("nn.") else "reference" if result.method == "reference" else "ours"
         row[kind] = result.metrics
     return [
-        Comparison(shape, precision, row["theirs"], row["ours"], row.get("reference", {}))
+        SpeedComparison(shape, precision, row["theirs"], row["ours"], row.get("reference", {}))
         for (shape, precision), row in rows.items()
     ]
 
 
 HEADER = (
     "shape",
-    "numbers",
+    "dtype",
     "training",
     "forward",
     "10 samples",
@@ -63,8 +63,8 @@ HEADER = (
     "graph: training",
     "graph: forward",
     "graph: 10 samples",
-    "graph beside plain: training",
-    "beside the reference",
+    "graph vs. eager: training",
+    "vs. reference",
 )
 
 
@@ -72,8 +72,8 @@ TASKS = ("training", "forward", "samples")
 BASELINES = ("shape", "method", "training", "forward", "10 samples")
 
 
-def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
-    """Rows under ``HEADER``: times faster than PyTorch's layer; ten samples and memory as a part of its one pass."""
+def speed_table(comparisons: Iterable[SpeedComparison]) -> list[tuple[str, ...]]:
+    """Return rows for ``HEADER``: speedups over PyTorch's layer; ten samples and memory as fractions of one pass."""
 
     def times(value: float | None) -> str:
         return "" if value is None else f"{value:.1f}×"
@@ -96,25 +96,14 @@ def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
             times(c.faster("forward_graph")),
             part(c.part("samples_graph_ms")),
             times(c.captured()),
-            whole(c.beside_reference()),
+            whole(c.faster_than_reference()),
         )
         for c in comparisons
     ]
 
 
-def markdown_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> str:
-    """The same for a page of documentation; columns that are empty throughout are left out."""
-    used = [column for column in range(len(header)) if any(row[column] for row in rows)]
-    lines = [
-        [header[c] for c in used],
-        ["---" if c < 2 else "---:" for c in used],
-        *([row[c] for c in used] for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
-    """Rows under ``BASELINES``: what the baselines take, as a part of ``nn.LSTM``'s time; ten samples of one pass."""
+    """Return rows for ``BASELINES``: times as fractions of those of ``nn.LSTM``, ten samples of one pass."""
     results = list(results)
     theirs = {result.data: result.metrics for result in results if result.method == "lstm"}
     return [
@@ -126,9 +115,9 @@ def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
 
 ROOFLINE = (
     "shape",
-    "chain, µs a step",
-    "forward, µs a step",
-    "backward, µs a step",
+    "chain, µs per step",
+    "forward, µs per step",
+    "backward, µs per step",
     "both kernels, µs",
     "products, µs",
     "rest, µs",
@@ -138,9 +127,9 @@ ROOFLINE = (
 
 
 def roofline_table(
-    results: Iterable[Result], bytes_a_second: float, operations_a_second: float
+    results: Iterable[Result], bytes_per_second: float, operations_per_second: float
 ) -> list[tuple[str, ...]]:
-    """Rows under ``ROOFLINE``: kernels of a training step beside what bounds them (``benchmarks/roofline.py``)."""
+    """Return rows for ``ROOFLINE``: kernels of a training step and their bounds (``benchmarks/roofline.py``)."""
     rows = []
     for result in results:
         m = result.metrics
@@ -150,20 +139,20 @@ def roofline_table(
                 *(f"{m[f'{name}_us_per_step']:.2f}" for name in ("serial", "forward", "backward")),
                 f"{m['forward_us'] + m['backward_us']:.0f}",
                 *(f"{m[f'{name}_us']:.0f}" for name in ("products", "rest")),
-                f"{1e6 * m['bytes'] / bytes_a_second:.0f}",
-                f"{1e6 * m['operations'] / operations_a_second:.0f}",
+                f"{1e6 * m['bytes'] / bytes_per_second:.0f}",
+                f"{1e6 * m['operations'] / operations_per_second:.0f}",
             )
         )
     return rows
 
 
-def speed_figure(comparisons: list[Comparison], title: str) -> Figure:
-    """Bars: how many times faster than PyTorch's layer; a line at 1."""
+def speed_figure(comparisons: list[SpeedComparison], title: str) -> Figure:
+    """Draw bars of the speedup over PyTorch's layer, and a line at 1."""
     tasks = [
         ("training", BLUE, "training step"),
         ("training_graph", RED, "training step as a CUDA graph, both"),
         ("forward", GREEN, "forward pass"),
-        ("samples", ORANGE, "ten samples, beside one forward pass"),
+        ("samples", ORANGE, "ten samples, compared with one forward pass"),
     ]
     tasks = [task for task in tasks if any(c.faster(task[0]) is not None for c in comparisons)]
     figure = Figure(figsize=(9, 0.9 + 0.75 * len(comparisons)), layout="constrained")

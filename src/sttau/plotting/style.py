@@ -1,4 +1,4 @@
-"""One look for every figure."""
+"""Colors, method titles and the style of all figures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
+
+from sttau.methods import METHODS
 
 INK = "#1f2933"
 MUTED = "#7b8794"
@@ -17,29 +19,25 @@ GREEN = "#2f855a"
 RED = "#c53030"
 PURPLE = "#6b46c1"
 
-METHOD_COLORS = {
-    "lstm": MUTED,
-    "gru": INK,
-    "ensemble": GREEN,
-    "bayes": RED,
-    "dropout": ORANGE,
-    "state-regularized": PURPLE,
-    "st-tau": BLUE,
-}
-METHOD_NAMES = {
-    "lstm": "LSTM",
-    "gru": "GRU",
-    "ensemble": "deep ensemble",
-    "bayes": "Bayes LSTM",
-    "dropout": "variational dropout",
-    "state-regularized": "state-regularized",
-    "st-tau": "ST-τ LSTM",
-}
+
+def method_title(name: str) -> str:
+    """Return the title of a method in tables and figures; the name itself for an unknown method.
+
+    Example:
+        >>> method_title("st-tau")
+        'ST-τ LSTM'
+    """
+    return METHODS[name].title if name in METHODS else name
+
+
+def method_color(name: str) -> str:
+    """Return the color of a method in figures; one color for all unknown methods."""
+    return METHODS[name].color if name in METHODS else INK
 
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Draw in the project's style, whatever the user's own settings are."""
+    """Use the project's style, whatever the user's settings are."""
     settings: dict[Any, Any] = {
         "font.family": "DejaVu Sans",
         "font.size": 10,

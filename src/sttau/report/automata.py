@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from sttau.automata import PA, extract_pa, learn_stochastic, stochastic
 from sttau.experiments.automata import EXPERIMENT, MODES, Snapshot, cramer_rao, frequencies, watch_training
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.plotting.automaton import draw_automaton, save_drawing
-from sttau.plotting.speed import markdown_table
 from sttau.plotting.style import look
+from sttau.tables import markdown_table
 
 _NETWORKS = {"st-tau gru": "ST-τ", "gru": "`nn.GRU`"}
 _READERS = {"st-tau": "ours", "k-means": "k-means", "l-star": "L*"}

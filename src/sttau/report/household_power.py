@@ -13,9 +13,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from sttau.experiments.household_power import AHEAD, BINS, EXPERIMENT, name_of
-from sttau.jobs.results import Result, read_results
-from sttau.plotting.speed import markdown_table
-from sttau.plotting.style import GRID, INK, METHOD_COLORS, METHOD_NAMES, MUTED, look
+from sttau.jobs import Result, read_results
+from sttau.plotting.style import GRID, INK, MUTED, look, method_color, method_title
+from sttau.tables import markdown_table
 
 #: Lines of ``hours.jsonl``: the first test hours of one cell, and its PIT histogram.
 Hours = dict[str, Any]
@@ -43,7 +43,7 @@ def _groups(results: Iterable[Result], setting: str) -> dict[str, list[Result]]:
 def title_of(name: str) -> str:
     """For people."""
     method, _, rest = name.partition(",")
-    return METHOD_NAMES.get(method, method) + (f",{rest}" if rest else "")
+    return method_title(method) + (f",{rest}" if rest else "")
 
 
 def _over(cells: Sequence[Result]) -> Callable[..., str]:
@@ -141,7 +141,7 @@ def read_shown(path: Path) -> list[Hours]:
 
 
 def _color(name: str) -> str:
-    return METHOD_COLORS.get(name.partition(",")[0], INK)
+    return method_color(name.partition(",")[0])
 
 
 def errors_figure(hours: Iterable[Hours]) -> Figure:

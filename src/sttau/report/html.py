@@ -11,12 +11,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from sttau.files import write_atomically
-from sttau.jobs.results import Result, write_results
-from sttau.plotting.style import METHOD_NAMES, look
+from sttau.jobs import Result, write_results
+from sttau.methods import METHODS
+from sttau.plotting.style import look, method_title
 from sttau.quickstart import Quickstart
 from sttau.report.quickstart_figures import (
     automaton_figure,
-    foreign_figure,
+    ood_figure,
     reading_figure,
     reliability_figure,
 )
@@ -27,12 +28,12 @@ _COLUMNS = {"pe": "error %", "ece": "ECE %", "mce": "MCE %", "auroc": "OOD AUROC
 def summary_table(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """Mean and standard deviation over seeds of each method on the digits: header and rows, as text."""
     rows = []
-    for method, name in METHOD_NAMES.items():
+    for method in METHODS:
         runs = [result for result in results if result.data == "digits" and result.method == method]
         if not runs:
             continue
         cells = [_spread([run.metrics[column] for run in runs]) for column in _COLUMNS]
-        rows.append([name, *cells])
+        rows.append([method_title(method), *cells])
     return ["method", *_COLUMNS.values()], rows
 
 
@@ -53,7 +54,7 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
             "automaton": automaton_figure(quickstart.automaton),
             "reading": reading_figure(quickstart),
             "reliability": reliability_figure(quickstart),
-            "foreign": foreign_figure(quickstart),
+            "ood": ood_figure(quickstart),
         }
         pictures = {name: _save(figure, folder / f"{name}.png") for name, figure in figures.items()}
     write_results(quickstart.results, folder / "results.jsonl")

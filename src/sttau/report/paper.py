@@ -15,7 +15,7 @@ from sttau.experiments.paper import ablation, dropout_sweep, figures, table1
 from sttau.experiments.paper.declaration import DATA
 from sttau.experiments.paper.history import read_history
 from sttau.files import write_atomically
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.plotting.automaton import save_drawing
 from sttau.report.paper_figures import (
     Traces,

@@ -12,17 +12,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from sttau.calibration import calibration_error, reliability_curve
 from sttau.data.heartbeats import CLASS_NAMES
 from sttau.experiments.paper.declaration import DATA, Column
-from sttau.jobs.results import Result
-from sttau.ood import risk_coverage_curve
+from sttau.jobs import Result
+from sttau.methods import METHODS
+from sttau.metrics import calibration_error, reliability_curve, risk_coverage_curve
 from sttau.plotting.reliability import reliability_axes
-from sttau.plotting.style import BLUE, GREEN, GRID, INK, METHOD_COLORS, MUTED, ORANGE, PURPLE, RED, look
+from sttau.plotting.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, RED, look, method_color
 from sttau.report.paper_tables import cells_of, read_predictions, title_of, values_of
 
-#: Shades for what METHOD_COLORS has no color of its own for.
-COLORS = METHOD_COLORS | {
+#: Colors of methods, and shades for their variants.
+COLORS = {name: method_color(name) for name in METHODS} | {
     "lstm-best": INK,
     "bayes-tuned": "#e07a7a",
     "dropout-tuned": "#f0b45a",

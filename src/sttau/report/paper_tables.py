@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sttau.calibration import Interval, calibration_error_by_chance, randomization_test
 from sttau.experiments.paper import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau.experiments.paper.declaration import DATA, Column, Table
 from sttau.experiments.paper.evaluation import predictions_path
 from sttau.experiments.paper.history import Stretch, needed
 from sttau.experiments.paper.networks import TITLES, find
-from sttau.jobs.results import Result
-from sttau.plotting.speed import markdown_table
+from sttau.jobs import Result
+from sttau.metrics import Interval, calibration_error_by_chance, randomization_test
+from sttau.tables import markdown_table
 
 _SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (

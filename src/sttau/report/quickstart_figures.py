@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from sttau.inference import Prediction
 from sttau.plotting.automaton import draw_automaton
 from sttau.plotting.reliability import reliability_axes
-from sttau.plotting.style import BLUE, GREEN, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, RED
+from sttau.plotting.style import BLUE, GREEN, MUTED, ORANGE, RED, method_color, method_title
 from sttau.quickstart import AutomatonRun, Quickstart
 
 
@@ -29,8 +29,8 @@ def reliability_figure(quickstart: Quickstart) -> Figure:
     figure = Figure(figsize=(4.2 * len(first), 4.4), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
         metrics = run.result.metrics
-        title = f"{METHOD_NAMES[run.method]}: ECE {metrics['ece']:.2f} %, MCE {metrics['mce']:.1f} %"
-        reliability_axes(axes, run.curve, title, METHOD_COLORS[run.method])
+        title = f"{method_title(run.method)}: ECE {metrics['ece']:.2f} %, MCE {metrics['mce']:.1f} %"
+        reliability_axes(axes, run.curve, title, method_color(run.method))
     return figure
 
 
@@ -56,31 +56,31 @@ def reading_figure(quickstart: Quickstart) -> Figure:
     classes.set(ylim=(-0.03, 1.03), xlabel="rows read", ylabel="probability", title="what it believes")
     classes.legend(frameon=False, fontsize=9)
 
-    foreign = " and ".join(map(str, quickstart.settings.foreign_digits))
+    unseen_digits = " and ".join(map(str, quickstart.settings.ood_digits))
     for axes, name, title in ((total, "total", "total uncertainty"), (epistemic, "epistemic", "its epistemic part")):
-        mine, familiar, unseen = getattr(reading, name)[row], getattr(reading, name), getattr(run.foreign, name)
+        mine, familiar, unseen = getattr(reading, name)[row], getattr(reading, name), getattr(run.ood, name)
         axes.plot(steps, mine, color=BLUE, marker="o", markersize=3.5, label=f"this “{label}”")
         axes.plot(steps, familiar.mean(0), color=MUTED, linewidth=2, label="mean, all test digits")
-        axes.plot(steps, unseen.mean(0), color=RED, linewidth=2, label=f"mean, unseen {foreign}")
+        axes.plot(steps, unseen.mean(0), color=RED, linewidth=2, label=f"mean, unseen {unseen_digits}")
         axes.set(xlabel="rows read", ylabel="bits", ylim=(0, None), title=title)
     total.legend(frameon=False, fontsize=9)
     return figure
 
 
-def foreign_figure(quickstart: Quickstart) -> Figure:
-    """Histogram of uncertainty on familiar and on foreign digits, first seed."""
+def ood_figure(quickstart: Quickstart) -> Figure:
+    """Histogram of uncertainty on in-distribution and on OOD digits, first seed."""
     first = [run for run in quickstart.digits if run.result.seed == quickstart.digits[0].result.seed]
-    foreign = " and ".join(map(str, quickstart.settings.foreign_digits))
+    unseen_digits = " and ".join(map(str, quickstart.settings.ood_digits))
     figure = Figure(figsize=(4.6 * len(first), 3.2), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
         edges = torch.linspace(0, 3, 31).numpy()
         for values, color, label in (
-            (run.reading.total[:, -1], METHOD_COLORS[run.method], "familiar digits"),
-            (run.foreign.total[:, -1], RED, f"never seen: {foreign}"),
+            (run.reading.total[:, -1], method_color(run.method), "in-distribution digits"),
+            (run.ood.total[:, -1], RED, f"OOD: {unseen_digits}"),
         ):
             weights = torch.full_like(values, 1 / len(values)).numpy()
             axes.hist(values.numpy(), edges, weights=weights, color=color, alpha=0.6, label=label)
-        title = f"{METHOD_NAMES[run.method]}: AUROC {run.result.metrics['auroc']:.1f} %"
+        title = f"{method_title(run.method)}: AUROC {run.result.metrics['auroc']:.1f} %"
         axes.set(xlabel="total uncertainty (bits)", ylabel="share of digits", yscale="log", title=title)
         axes.legend(frameon=False, fontsize=9)
     return figure

@@ -33,12 +33,12 @@ from sttau.experiments.cartpole import (
     values,
 )
 from sttau.files import write_atomically
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.models import FixedLabels, SequenceClassifier
 from sttau.plotting.automaton import save_drawing, write_automaton
-from sttau.plotting.speed import markdown_table
-from sttau.plotting.style import BLUE, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, look
+from sttau.plotting.style import BLUE, INK, MUTED, ORANGE, look, method_color, method_title
 from sttau.rl import Environments, Episodes, Settings, Task, find_task, make_policy, play, train
+from sttau.tables import markdown_table
 
 CARTPOLE = ("setting", "method", "area", "last 100", "reached 45", "episodes to 45", "steps to 45")
 OVERALL = ("method", "IQM of the area", "IQM of the last 100")
@@ -73,7 +73,7 @@ def cartpole_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
             rows.append(
                 (
                     setting_name(task, choice),
-                    METHOD_NAMES[method],
+                    method_title(method),
                     *(_shown(bootstrap([values(found, name)])) for name in ("area", "last")),
                     f"{reached} of {len(found)}",
                     *(_shown(bootstrap([part], median), "{:,.0f}") for part in times),
@@ -90,7 +90,7 @@ def overall_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
         if all(found):
             names = ("area", "last")
             cells = (bootstrap([values(part, name) for part in found], interquartile_mean) for name in names)
-            rows.append((METHOD_NAMES[method], *map(_shown, cells)))
+            rows.append((method_title(method), *map(_shown, cells)))
     return rows
 
 
@@ -98,7 +98,7 @@ def tuned_table(tuning: Iterable[Result]) -> list[tuple[str, ...]]:
     """What was chosen for each method."""
     return [
         (
-            METHOD_NAMES[method],
+            method_title(method),
             *(f"{chosen[choice]['learning_rate']:g}" for choice in ("sampling", "greedy")),
             ", ".join(f"{name} {value:g}" for name, value in chosen["sampling"]["layer"].items()) or "–",
         )
@@ -134,7 +134,7 @@ def harder_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
         found = select(results, data=task, choice=choice, method=method)
         if found:
             spans = (", ".join(f"{value:.0f}" for value in sorted(values(found, name))) for name in ("area", "last"))
-            rows.append((task, f"{METHOD_NAMES[method]}, {choice}", *spans))
+            rows.append((task, f"{method_title(method)}, {choice}", *spans))
     return rows
 
 
@@ -200,7 +200,7 @@ def curves_figure(results: Sequence[Result]) -> Figure:
                 found = select(results, data=task, choice=choice, method=method)
                 if found:
                     episodes, rewards = _curve(found, "episodes"), _curve(found, "reward")
-                    _band(axes, episodes[0], rewards, METHOD_COLORS[method], METHOD_NAMES[method])
+                    _band(axes, episodes[0], rewards, method_color(method), method_title(method))
             axes.set_title(setting_name(task, choice))
             axes.set_ylim(0, 51)
         for axes in grid[1]:

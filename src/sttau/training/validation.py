@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from sttau.calibration import mean_squared_error, negative_log_likelihood, prediction_error
-from sttau.inference import predict
 from sttau.inference.inputs import as_examples
+from sttau.inference.predict import predict
+from sttau.metrics import mean_squared_error, negative_log_likelihood, prediction_error
 from sttau.models import Predictor
 
 #: Function of predictions (sequences, …) and targets; every function of ``sttau.metrics`` that takes these two is one.

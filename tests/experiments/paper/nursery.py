@@ -13,7 +13,7 @@ from sttau.data import SequenceDataset
 from sttau.experiments.paper import splits
 from sttau.experiments.paper.cells import cells_of
 from sttau.experiments.paper.networks import Network
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell
 
 PART = {"train": 100, "validation": 60, "test": 80}
 TRAINING = {"updates": 12, "batch_size": 16, "learning_rate": 0.01, "validate_every": 4, "selection": "error"}

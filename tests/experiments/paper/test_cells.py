@@ -17,8 +17,7 @@ from sttau.experiments.paper.evaluation import predictions_path
 from sttau.experiments.paper.history import noted, read_history
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import network_path, read_network, trainings_of
-from sttau.jobs.results import Result, read_results, write_results
-from sttau.jobs.runner import Cell, Store
+from sttau.jobs import Cell, Result, Store, read_results, write_results
 from sttau.training import Job, fit_together
 from tests.experiments.paper.nursery import cells
 

@@ -9,26 +9,26 @@ import pytest
 import torch
 
 from sttau import STTauLSTM, predict
-from sttau.calibration import (
-    TemperatureScaling,
-    bootstrap_interval,
-    brier_score,
-    calibration_error,
-    classwise_calibration_error,
-    negative_log_likelihood,
-    prediction_error,
-    to_logits,
-)
+from sttau.calibration import TemperatureScaling, to_logits
 from sttau.data.text import encode, tokenize
 from sttau.experiments.paper.cells import Work
 from sttau.experiments.paper.evaluation import measure, predictions_path
 from sttau.experiments.paper.figures import SENTENCES
 from sttau.experiments.paper.splits import load_splits
 from sttau.experiments.paper.trained import read_network
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result
+from sttau.metrics import (
+    area_under_risk_coverage,
+    bootstrap_interval,
+    brier_score,
+    calibration_error,
+    classwise_calibration_error,
+    detection,
+    negative_log_likelihood,
+    prediction_error,
+)
 from sttau.models import DeepEnsemble
-from sttau.ood import SCORES, area_under_risk_coverage, detection, max_probability_score
+from sttau.ood import SCORES, max_probability_score
 from tests.experiments.paper.nursery import cells, generated_reviews
 
 EIGHT = ("pe", "ece", "mce", "adaptive_ece", "classwise_ece", "nll", "brier", "aurc")

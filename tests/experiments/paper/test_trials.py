@@ -13,7 +13,7 @@ from sttau.experiments.paper import curves, trials
 from sttau.experiments.paper.networks import find
 from sttau.experiments.paper.splits import ask, load_splits
 from sttau.experiments.paper.trained import read_network
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 from tests.experiments.paper.nursery import PART, network
 
 

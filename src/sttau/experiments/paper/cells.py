@@ -32,8 +32,7 @@ from sttau.experiments.paper.splits import OUTSIDE, load_splits
 from sttau.experiments.paper.timing import EXPERIMENT as TIMING
 from sttau.experiments.paper.timing import Timing
 from sttau.experiments.paper.trained import read_network, train, trainings_of
-from sttau.jobs.results import Result, read_results, write_results
-from sttau.jobs.runner import Cell, Each, Outcome, Step, Store, Where, run_cells
+from sttau.jobs import Backend, Cell, Outcome, Result, Step, Store, per_cell, read_results, run_cells, write_results
 
 EXPERIMENT = "paper"
 #: Of the questions and their answers; to be raised with any change that gives other numbers for the same weights.
@@ -255,7 +254,7 @@ def run(
     cells: Sequence[Cell],
     folder: Path,
     *,
-    on: Where = "local",
+    on: Backend = "local",
     workers: int = 1,
     device: str = "cpu",
     at_once: int = 16,
@@ -285,13 +284,13 @@ def run(
         together = _data if on == "ray" else _all  # a GPU works best with many small networks at once
     work = Work(folder, device, at_once)
     with noted(cells, store, folder):
-        outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
+        outcome = run_cells(cells, work, store.folder, workers=workers, group_by=together, **options)
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
     failures, results = outcome.failures, _with_times(outcome.results, timed, store)
     _write(results, folder / "results.jsonl")
     if timing:
-        failures = failures + run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options).failures
+        failures = failures + run_cells(timed, per_cell(Timing(device)), store.folder, workers=1, **options).failures
         results = _with_times(outcome.results, timed, store)
         _write(results, folder / "results.jsonl")
     return Outcome(results, failures)

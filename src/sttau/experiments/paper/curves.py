@@ -21,7 +21,7 @@ from sttau.experiments.paper.networks import NETWORKS
 from sttau.experiments.paper.trained import network_path, trainings_of
 from sttau.experiments.paper.trials import read_trials
 from sttau.files import write_atomically
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell
 from sttau.training import read_log
 
 

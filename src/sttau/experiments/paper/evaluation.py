@@ -18,16 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sttau.calibration import (
-    TemperatureScaling,
-    brier_score,
-    calibration_error,
-    calibration_error_intervals,
-    classwise_calibration_error,
-    negative_log_likelihood,
-    prediction_error,
-    to_logits,
-)
+from sttau.calibration import TemperatureScaling, to_logits
 from sttau.data import SequenceDataset
 from sttau.data.text import encode, tokenize
 from sttau.experiments.paper.dropout_sweep import METRICS, RATES, key
@@ -37,8 +28,18 @@ from sttau.files import write_atomically
 from sttau.inference import features, predict
 from sttau.inference.predict import DRAWN, choose_mode
 from sttau.layers import FiniteStateRNN, VariationalDropoutLSTM
+from sttau.metrics import (
+    area_under_risk_coverage,
+    brier_score,
+    calibration_error,
+    calibration_error_intervals,
+    classwise_calibration_error,
+    detection,
+    negative_log_likelihood,
+    prediction_error,
+)
 from sttau.models import DeepEnsemble, SequenceModel
-from sttau.ood import SCORES, FeatureDistance, area_under_risk_coverage, detection, max_probability_score
+from sttau.ood import SCORES, FeatureDistance, max_probability_score
 from sttau.training import Update
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -128,7 +129,9 @@ def detect_by_distance(
     distance = FeatureDistance().fit(read(train, rows), train.labels[rows])
     metrics: dict[str, float] = {}
     for out, data in splits.outside.items():
-        found = detection(distance(read(splits.test, inside[out])), distance(read(data, torch.arange(len(data)))))
+        found = detection(
+            distance.score(read(splits.test, inside[out])), distance.score(read(data, torch.arange(len(data))))
+        )
         metrics |= {f"{out}_feature_distance_{what}": 100 * getattr(found, what) for what in _AREAS}
     return metrics
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from sttau.files import write_atomically
-from sttau.jobs.results import hardware
-from sttau.jobs.runner import Cell, Store
+from sttau.jobs import Cell, Store, hardware
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import torch
 
 from sttau.experiments.paper.splits import ask, load_splits
 from sttau.experiments.paper.trained import make_job, trainings_of
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result
 from sttau.models import DeepEnsemble
 from sttau.training import fit
 

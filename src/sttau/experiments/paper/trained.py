@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sttau.calibration import negative_log_likelihood, prediction_error
 from sttau.experiments.paper.splits import ask, lengths_of, load_splits
 from sttau.files import write_atomically
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell
 from sttau.methods import Task, build
+from sttau.metrics import negative_log_likelihood, prediction_error
 from sttau.models import DeepEnsemble, SequenceModel, load
 from sttau.training import Job, Update, fit_together, read_log
 

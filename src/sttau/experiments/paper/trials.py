@@ -24,8 +24,7 @@ from sttau.experiments.paper.evaluation import measure
 from sttau.experiments.paper.networks import Network, find
 from sttau.experiments.paper.splits import ask, load_splits
 from sttau.experiments.paper.trained import read_network, train, trainings_of
-from sttau.jobs.results import Result, write_results
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result, write_results
 
 EXPERIMENT = "trial"
 

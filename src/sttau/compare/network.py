@@ -1,0 +1,201 @@
+"""One network of a comparison, a method with one seed: training and evaluation on the test data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sttau.calibration import TemperatureScaling, to_logits
+from sttau.checks import check_same_settings
+from sttau.data import SequenceDataset
+from sttau.files import write_atomically
+from sttau.inference import Prediction, RegressionPrediction, predict
+from sttau.metrics import gaussian_nll
+from sttau.metrics.rows import Rows, metric_rows
+from sttau.models import Predictor
+from sttau.ood import max_probability_score
+from sttau.training import ProgressBar, TrainOptions, Update, fit, validation
+
+
+class Splits(NamedTuple):
+    """The data of a comparison."""
+
+    train: SequenceDataset
+    validation: SequenceDataset
+    test: SequenceDataset
+    ood: tuple[Tensor, Tensor | None] | None  # inputs and lengths of OOD sequences
+
+    def fingerprint(self) -> dict[str, str]:
+        """Return a hash of the validation data, which trained networks depend on and ``fit`` does not check."""
+        whole = hashlib.sha256()
+        for tensor in (self.validation.inputs, self.validation.lengths, self.validation.labels):
+            whole.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            whole.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return {"validation data": f"{len(self.validation)} sequences with SHA-256 {whole.hexdigest()[:16]}"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Predictions of a trained network on the test data.
+
+    Attributes:
+        predict_ms: Milliseconds per test sequence, with all samples.
+        rows: Per-example rows of all metrics.
+        scaled: The same rows after temperature scaling.
+        temperature: Fitted temperature of that scaling.
+    """
+
+    predict_ms: float
+    rows: Rows
+    scaled: Rows | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """A trained network and its evaluation.
+
+    Attributes:
+        model: Network with its best weights.
+        updates: Number of training updates.
+        seconds: Training time; None if unknown.
+        evaluation: Predictions on the test data.
+    """
+
+    model: Predictor
+    updates: int
+    seconds: float | None
+    evaluation: Evaluation
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters, of all members of an ensemble."""
+        return sum(parameter.numel() for parameter in self.model.parameters() if parameter.requires_grad)
+
+    @property
+    def states(self) -> int | None:
+        """Number of states; None for a layer without states."""
+        return self.model.members[0].layer.num_states
+
+
+def check_folder(folder: Path, settings: dict[str, Any]) -> None:
+    """Write the settings that all networks depend on; raise an error if the folder was started with others."""
+    path = folder / "settings.json"
+    if path.exists():
+        check_same_settings(folder, "comparison", json.loads(path.read_text("utf-8")), settings)
+    else:
+        write_atomically(path, json.dumps(settings, indent=1).encode())
+
+
+def train_network(
+    make: Callable[[], Predictor],
+    splits: Splits,
+    title: str,
+    samples: int,
+    options: TrainOptions,
+    device: torch.device,
+    progress: bool,
+) -> tuple[Predictor, int, float | None]:
+    """Train a network, resume its training, or load it if its training is finished.
+
+    Returns:
+        The network with its best weights, the number of updates, and the training time in seconds.
+    """
+    model = make().to(device)
+    made = 0
+
+    def count(_: Update) -> None:
+        nonlocal made
+        made += 1
+
+    with ExitStack() as stack:
+        callbacks: list[Any] = [count]
+        if progress:
+            callbacks.append(stack.enter_context(ProgressBar(title)))
+        began = time.perf_counter()
+        log = fit(
+            model,
+            splits.train,
+            validation=_validation(model, splits.validation, samples),
+            options=options.with_changes(callbacks=callbacks),
+        )
+        took = time.perf_counter() - began
+    model.eval()
+    seconds = took * len(log) / made if made else None  # updates before an interruption are assumed equally fast
+    if options.folder is not None:
+        path = Path(options.folder) / "seconds.json"
+        if seconds is None and path.exists():
+            seconds = json.loads(path.read_text("utf-8"))
+        else:
+            write_atomically(path, json.dumps(seconds).encode())
+    return model, len(log), seconds
+
+
+def evaluate_network(model: Predictor, splits: Splits, seed: int, samples: int, scaling: bool) -> Evaluation:
+    """Predict the test data with a trained network, also after temperature scaling if ``scaling``."""
+
+    def run(inputs: Tensor, lengths: Tensor | None) -> Any:
+        return predict(model, inputs, lengths, samples, seed, keep_samples=True)
+
+    test = splits.test
+    run(test.inputs[:2], test.lengths[:2])  # kernels are compiled on first use
+    began = time.perf_counter()
+    prediction = run(test.inputs, test.lengths)
+    mean = prediction.mean.cpu()
+    milliseconds = (time.perf_counter() - began) * 1e3 / len(test)
+    if isinstance(prediction, RegressionPrediction):
+        return Evaluation(milliseconds, metric_rows("regression", *_mixture(prediction), _targets(test)))
+    labels = test.labels.long().cpu()
+    ood = None if splits.ood is None else run(*splits.ood)
+    rows = _classification_rows(mean, labels, None if ood is None else ood.mean.cpu())
+    if not scaling:
+        return Evaluation(milliseconds, rows)
+    held_out = splits.validation
+    temperature = TemperatureScaling().fit(to_logits(run(held_out.inputs, held_out.lengths)).cpu(), held_out.labels)
+
+    def scale(prediction: Prediction) -> Tensor:
+        return temperature.probabilities(to_logits(prediction).cpu())
+
+    scaled = _classification_rows(scale(prediction), labels, None if ood is None else scale(ood))
+    return Evaluation(milliseconds, rows, scaled, temperature.temperature)
+
+
+def _classification_rows(probabilities: Tensor, labels: Tensor, ood: Tensor | None) -> Rows:
+    rows = metric_rows("classification", probabilities, labels)
+    if ood is not None:
+        rows |= metric_rows("detection", max_probability_score(probabilities), max_probability_score(ood))
+    return rows
+
+
+def _validation(model: Predictor, data: SequenceDataset, samples: int) -> Callable[[], dict[str, float]]:
+    """Negative log-likelihood of the prediction: for regression, of the mixture over samples."""
+    if model.task == "classification":
+        return validation(model, data, samples=samples)
+    targets = _targets(data)
+
+    def measure() -> dict[str, float]:
+        prediction: Any = predict(model, data, samples=samples, keep_samples=True)
+        return {"nll": gaussian_nll(*_mixture(prediction), targets)}
+
+    return measure
+
+
+def _mixture(prediction: RegressionPrediction) -> tuple[Tensor, Tensor]:
+    """Means and variances of the samples; of the prediction itself if there are no samples."""
+    if prediction.samples is None or prediction.sample_variance is None:
+        return prediction.mean[None].cpu(), prediction.variance[None].cpu()
+    return prediction.samples.cpu(), prediction.sample_variance.cpu()
+
+
+def _targets(data: SequenceDataset) -> Tensor:
+    labels = data.labels.to(torch.float64).cpu()
+    return labels[:, None] if labels.dim() == 1 else labels
