@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -52,8 +52,7 @@ def test_the_numbers_are_those_of_the_networks_that_are_returned(small: Comparis
     test = digits()[2]
     for method in METHODS:
         answers = [
-            predict(model, test.inputs, test.lengths, 2, seed).mean  # type: ignore[call-overload]
-            for seed, model in enumerate(small.models[method])
+            predict(model, test.inputs, test.lengths, 2, seed).mean for seed, model in enumerate(small.models[method])
         ]
         for metric, function, scale in (
             ("nll", negative_log_likelihood, 1),
@@ -146,7 +145,7 @@ def test_an_interrupted_comparison_is_resumed_and_trains_nothing_twice(
             if len(numbers) == 10:  # in the second network, after its first checkpoint
                 raise Interrupted
 
-        return fit(*args, options=options.with_changes(callbacks=[*options.callbacks, watch]), **others)
+        return fit(*args, options=options.with_changes(callbacks=[*cast(Any, options.callbacks), watch]), **others)
 
     monkeypatch.setattr(network, "fit", watched)
     with pytest.raises(Interrupted):

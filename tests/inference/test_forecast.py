@@ -73,7 +73,7 @@ def test_what_is_known_of_the_future_is_read() -> None:
     ids=lambda layer: type(layer).__name__,
 )
 def test_one_step_is_what_predict_says(layer: nn.Module) -> None:
-    model = SequenceRegressor(layer, variance=True)  # type: ignore[arg-type]
+    model = SequenceRegressor(layer, variance=True)
     x = torch.randn(2, 5, 1)
     runs = 300 if isinstance(layer, BayesLSTM) else 2000
     answer, said = forecast(model, x, 1, samples=runs), predict(model, x, samples=runs)
@@ -85,7 +85,7 @@ def test_one_step_is_what_predict_says(layer: nn.Module) -> None:
 @pytest.mark.parametrize("layer", [Dropout(1, 6, dropout=0.5, input_dropout=0.0), BayesLSTM(1, 6, rho=0.0)])
 def test_a_path_is_made_by_one_model(layer: nn.Module) -> None:
     """Where nothing but the model is drawn, paths are as far apart as models, and one path repeats itself."""
-    model = SequenceRegressor(layer)  # type: ignore[arg-type]
+    model = SequenceRegressor(layer)
     model.layer.weight_ih_l0.data.zero_()  # type: ignore[operator]
     answer = forecast(model, torch.zeros(1, 4, 1), steps=3, samples=5).paths[:, 0, :, 0]
     if isinstance(layer, Dropout):

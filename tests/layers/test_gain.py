@@ -59,7 +59,7 @@ def test_with_more_states_than_units_it_holds_on_average() -> None:
 
 def test_what_cannot_have_it_is_refused() -> None:
     with pytest.raises(TypeError, match="layer must have states, as STTauLSTM has, got LSTM"):
-        set_gain(nn.LSTM(2, 3), 1.0)
+        set_gain(nn.LSTM(2, 3), 1.0)  # type: ignore[arg-type]
     for gain in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="gain must be positive and finite"):
             set_gain(StateRegularizedLSTM(2, 3, 2), gain)

@@ -98,7 +98,7 @@ def test_a_prediction_is_the_mean_over_members_and_their_samples(name: str) -> N
     p = predict(model, x, lengths, samples=4, keep_samples=True)
     runs = 1 if name == "lstm" else 4
     assert p.samples.shape == (3 * runs, 5, 3)
-    first = predict(model.members[0], x, lengths, samples=4, keep_samples=True)  # type: ignore[call-overload]
+    first = predict(model.members[0], x, lengths, samples=4, keep_samples=True)
     close(p.samples[::3], first.samples)
     close(p.mean, p.samples.mean(0))
     close(p.variance, p.samples.var(0, correction=0))
