@@ -122,7 +122,7 @@ def test_the_temperature_is_the_best_of_a_fine_grid(samples: int) -> None:
 
 
 def test_the_better_of_two_valleys_is_taken() -> None:
-    """The mean of samples that disagree has a ridge: from T = 1 the loss falls towards T = ∞, but the best T is small."""
+    """The mean of samples that disagree has a ridge: from T = 1 the loss falls towards T = ∞; the best T is small."""
     lead = 0.05 * torch.tensor([[1.0, -10.0]] * 40 + [[1.0, 1.0]] * 19 + [[-1.0, -1.0]], dtype=torch.float64).T
     z, y = torch.stack([lead, torch.zeros_like(lead)], -1), torch.zeros(60, dtype=torch.int64)
     assert _plain(z, 1, y) > _plain(z, 2, y) > _plain(z, 100, y)

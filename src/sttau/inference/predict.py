@@ -234,8 +234,8 @@ def predict(
                 ]
                 part = _summarise(model, outputs, len(piece), keep_samples)
             parts.append(_hold(part, length) if per_step else part)
-    name = "deterministic" if mode is None else _NAMES[mode]
-    return _join(model, parts, torch.cat(places).argsort(), name, runs * len(model.members))
+    used = "deterministic" if mode is None else _NAMES[mode]
+    return _join(model, parts, torch.cat(places).argsort(), used, runs * len(model.members))
 
 
 def numbers_of(model: SequenceModel, mode: LayerMode | None, per_step: bool = False) -> int:
