@@ -245,13 +245,14 @@ def test_compare_shows_a_table_and_writes_it_down(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_comparison_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sttau import comparison
+    from importlib import import_module
+
     from sttau.training import Interrupted
 
     def interrupted(*_: object, **__: object) -> None:
         raise Interrupted("training was interrupted after update 3 of 4. The same call goes on from there.")
 
-    monkeypatch.setattr(comparison, "compare", interrupted)
+    monkeypatch.setattr(import_module("sttau.compare"), "compare", interrupted)
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "digits", *TINY, "--out", str(tmp_path)])
     assert shown.exit_code == 130
     assert "The same call goes on from there." in shown.output

@@ -45,7 +45,7 @@ def test_progress_is_told_to_the_end() -> None:
 
 def test_the_table_in_the_readme_is_the_one_of_the_committed_results() -> None:
     header, rows = summary_table(read_results(COMMITTED))
-    readme = (COMMITTED.parents[1] / "README.md").read_text("utf-8")
+    readme = (COMMITTED.parents[2] / "README.md").read_text("utf-8")
     for cells in (header, *rows):
         assert f"| {' | '.join(cells)} |" in readme
     automaton = read_results(COMMITTED)[0]

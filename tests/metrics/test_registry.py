@@ -1,9 +1,62 @@
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+import sttau
 from sttau.metrics import METRICS
+from sttau.metrics.record import Metric
 from sttau.metrics.registry import COLUMNS
+
+NEW_METRIC = '''"""Margin between the two largest probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from sttau.metrics.inputs import CLASSIFICATION, check_classification
+from sttau.metrics.record import Metric, PerExample
+
+
+def margin(probabilities: Any, labels: Any) -> float:
+    """Mean difference between the two largest probabilities."""
+    return float(_rows(*check_classification(probabilities, labels)).mean())
+
+
+def _rows(probabilities: Tensor, labels: Tensor) -> Tensor:
+    top = probabilities.double().topk(2, dim=-1).values
+    return top[:, :1] - top[:, 1:]
+
+
+MARGIN = Metric("margin", margin, CLASSIFICATION, "margin", "max", class_name="Margin",
+                per_example=PerExample("classification", _rows))
+
+METRICS = (MARGIN,)
+'''
+USE = """
+import torch
+from sttau.compare.columns import COLUMNS
+from sttau.metrics import METRICS
+from sttau.metrics.rows import evaluate_rows, metric_rows
+from sttau.metrics.statistics import metric_intervals, metric_p_values
+from sttau.metrics.torchmetrics import Margin
+p, y = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]), torch.tensor([0, 1, 1])
+value = METRICS["margin"].function(p, y)
+metric = Margin()
+metric.update(p, y)
+rows = metric_rows("classification", p, y)
+assert metric.compute() == value and Margin.higher_is_better
+assert abs(evaluate_rows(rows)["margin"] - value) < 1e-12 and COLUMNS["margin"].title == "margin"
+assert ("a", "margin") in metric_intervals({"a": [rows]}, 3, 10, 0.95, 0)
+assert metric_p_values([rows], [rows], 3, 9, 0)["margin"] == 1
+"""
 
 
 def test_names_are_unique_and_keys_of_the_registry() -> None:
@@ -21,11 +74,23 @@ def test_the_columns_keep_their_names_and_order() -> None:
 
 
 @pytest.mark.parametrize("metric", [m for m in METRICS.values() if m.per_example], ids=lambda metric: metric.name)
-def test_metrics_that_share_a_column_are_shown_alike_and_weighted_alike(metric: object) -> None:
-    other = COLUMNS[getattr(metric, "column")]  # noqa: B009
+def test_metrics_that_share_a_column_are_shown_alike_and_weighted_alike(metric: Metric) -> None:
+    other = COLUMNS[metric.column]
     for name in ("title", "direction", "digits", "percent", "heading"):
         assert getattr(metric, name) == getattr(other, name)
-    assert getattr(metric, "per_example").weighted is other.per_example.weighted  # type: ignore[union-attr]  # noqa: B009
+    assert metric.per_example is not None
+    assert other.per_example is not None
+    assert metric.per_example.weighted is other.per_example.weighted
+
+
+def test_a_new_metric_is_one_file_and_one_line(tmp_path: Path) -> None:
+    """The torchmetrics class, the table column, its interval and its test follow."""
+    package = tmp_path / "sttau"
+    shutil.copytree(Path(sttau.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "metrics" / "margin.py").write_text(NEW_METRIC, "utf-8")
+    registry = package / "metrics" / "registry.py"
+    registry.write_text(registry.read_text("utf-8").replace('    "pit",\n', '    "pit",\n    "margin",\n'), "utf-8")
+    subprocess.run([sys.executable, "-c", USE], check=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
 
 
 def test_a_metric_without_rows_has_no_weighted_form() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from sttau.engine import Noise
 from sttau.experiments import cartpole
 from sttau.experiments.cartpole import METHODS, QUICK, SETTINGS, Plan, run
-from sttau.jobs import Cell, Outcome, Result, Work
+from sttau.jobs import Cell, Outcome, Result, Work, run_cells
 from sttau.report.rl import (
     cartpole_table,
     curves_figure,
@@ -64,7 +64,7 @@ def test_the_interquartile_mean_needs_every_setting() -> None:
 
 def test_the_whole_experiment_gives_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def here(cells: Sequence[Cell], work: Work, folder: Path, **_: object) -> Outcome:
-        return Outcome([result for _, result in work(cells, folder)], [])  # in this process, to save its start
+        return run_cells(cells, work, folder, workers=0)  # in this process, to save its start
 
     monkeypatch.setattr(cartpole, "run_cells", here)
     plan = Plan(seeds=1, episodes=10, tuning_seeds=1, tuning_episodes=10, hidden_size=4, grids=QUICK.grids)
