@@ -18,9 +18,9 @@ import torch
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.monitor import Monitor
 
-from sttau.experiments.cartpole import measure
 from sttau.jobs.results import Result, versions, write_results
 from sttau.rl import Point, Task, find_task
+from sttau_reproduction.cartpole.work import measure
 
 STEPS = 24_576
 RUNS = (("cartpole-pomdp", 0), ("cartpole-mdp", 0))

@@ -122,7 +122,7 @@ def test_bench_writes_numbers_and_a_figure(tmp_path: Path, monkeypatch: pytest.M
 
 def test_bench_times_the_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau import bench as speed
-    from sttau.experiments import baseline_speed
+    from sttau_reproduction.speed import baselines as baseline_speed
 
     few = (speed.Shape("lstm", 2, 5, 3, 8, 2),)
     monkeypatch.setattr(baseline_speed.measure_baselines, "__defaults__", (few, "cpu"))
@@ -209,7 +209,7 @@ def test_extract_needs_to_know_the_symbols_and_a_law(tmp_path: Path) -> None:
 
 
 def test_bench_times_compiled_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sttau.experiments import automata_speed
+    from sttau_reproduction.speed import automata as automata_speed
 
     small = (automata_speed.Alphabet(3, 4, 8, 4, 5, 6),)
     monkeypatch.setattr(automata_speed.measure_compiled, "__defaults__", (small,))
@@ -312,8 +312,8 @@ def _reproduce(*options: str) -> Result:
 def test_reproduce_computes_what_is_missing_and_says_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sttau.experiments.paper import cells
-    from tests.experiments.paper.nursery import network
+    from reproduction.tests.classification.small_networks import network
+    from sttau_reproduction.classification import cells
 
     monkeypatch.setattr(cells, "networks_of", lambda what: [network("lstm", seeds=2)])
     options = ["table1", "--quick", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path)]
@@ -330,9 +330,9 @@ def test_reproduce_computes_what_is_missing_and_says_where_it_is(
 
 
 def test_a_reproduction_that_fails_or_is_interrupted_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sttau.experiments.paper import cells
     from sttau.jobs.results import write_results
     from sttau.jobs.runner import Cell, Outcome
+    from sttau_reproduction.classification import cells
 
     def hot(given: list[Cell], folder: Path, **_: object) -> Outcome:
         write_results([], folder / "results.jsonl")

@@ -10,7 +10,7 @@ import torch
 from sttau import compare
 from sttau.bench import Shape
 from sttau.compare import METHODS
-from sttau.experiments.baseline_speed import measure_baselines
+from sttau_reproduction.speed.baselines import measure_baselines
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

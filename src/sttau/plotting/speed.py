@@ -68,10 +68,6 @@ HEADER = (
 )
 
 
-TASKS = ("training", "forward", "samples")
-BASELINES = ("shape", "method", "training", "forward", "10 samples")
-
-
 def speed_table(comparisons: Iterable[Comparison]) -> list[tuple[str, ...]]:
     """Rows under ``HEADER``: times faster than PyTorch's layer; ten samples and memory as a part of its one pass."""
 
@@ -111,17 +107,6 @@ def markdown_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> str:
         *([row[c] for c in used] for row in rows),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
-    """Rows under ``BASELINES``: what the baselines take, as a part of ``nn.LSTM``'s time; ten samples of one pass."""
-    results = list(results)
-    theirs = {result.data: result.metrics for result in results if result.method == "lstm"}
-    return [
-        (r.data, r.method, *(f"{r.metrics[f'{task}_ms'] / theirs[r.data][f'{task}_ms']:.2f}" for task in TASKS))
-        for r in results
-        if r.method != "lstm"
-    ]
 
 
 ROOFLINE = (

@@ -1,0 +1,154 @@
+"""The report on the paper's experiments: every table and figure from the files alone, and the page of the docs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from sttau.data import DATASETS, load
+from sttau.data.source import data_folders, find, is_prepared
+from sttau.files import write_atomically
+from sttau.jobs.results import Result, read_results
+from sttau.plotting.automaton import save_drawing
+from sttau_reproduction.classification import ablation, dropout_sweep, figures, table1
+from sttau_reproduction.classification.declaration import DATA
+from sttau_reproduction.classification.drawing import (
+    Traces,
+    ablation_figure,
+    heartbeat_figure,
+    reliability_figure,
+    risk_coverage_figure,
+    sentence_figure,
+    sweep_figure,
+    temperature_figure,
+    tradeoff_figure,
+)
+from sttau_reproduction.classification.history import read_history
+from sttau_reproduction.classification.tables import TABLES, Array, tables
+
+__all__ = ["draw", "renew", "tables", "write_report"]
+
+FIGURES = {
+    **{f"reliability-{data}": f"Reliability diagrams, first seed: {DATA[data]}" for data in ("bih", "imdb")},
+    "tradeoff": "Error against calibration error: large marks are means, dots are seeds",
+    **{f"risk-coverage-{data}": f"Error of the answers that are given: {DATA[data]}" for data in ("bih", "imdb")},
+    "dropout-sweep": "Variational dropout under other rates when predicting, and ST-τ, which has no rate to choose",
+    "temperature": "The learned τ over training, first seed",
+    "ablation": "Detection over the number of states; error bars over prediction runs, rings for other seeds",
+    "reading-bih": "What ST-τ believes while it reads a heartbeat: mean, and the middle 80 % of samples",
+    "reading-imdb": "What ST-τ believes word by word: mean, and the middle 80 % of samples",
+}
+
+_MARKED = re.compile(r"(<!-- (table|figure) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path]:
+    """Write every table and every figure that there are results for, and ``report.md``, which has them all.
+
+    Nothing is trained. The same files give the same report, byte for byte. Only the trace above an ECG's reading needs
+    data, and is left out where BIH is not on this machine.
+
+    Args:
+        folder: with ``results.jsonl`` and ``predictions/``, as ``sttau reproduce`` writes it.
+        out: for the report.
+        docs: a page whose tables and figures, between their markers, are to be renewed.
+
+    Returns:
+        Paths of all files that were written.
+    """
+    path = folder / "results.jsonl"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there; name the folder of sttau reproduce, which writes it")
+    results, predictions = read_results(path), folder / "predictions"
+    made, drawn = tables(results, predictions, read_history(folder)), draw(results, predictions)
+    titles = {table.name: table.title for table in TABLES} | {"time": "How long it took"}
+    pages = {name: f"# {title}\n\n{made[name]}\n" for name, title in titles.items()}
+    shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
+    pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *shown))
+    written = [write_atomically(out / f"{name}.md", page.encode()) for name, page in pages.items()]
+    pictures = [save_drawing(figure, out / f"{name}.png") for name, figure in drawn.items()]
+    written += pictures
+    if docs is not None:
+        written.append(write_atomically(docs, renew(docs.read_text("utf-8"), made, drawn).encode()))
+        images = docs.parent / "images"
+        written += [write_atomically(images / f"paper-{path.name}", path.read_bytes()) for path in pictures]
+    return written
+
+
+def draw(results: Sequence[Result], predictions: Path, traces: Traces | None = None) -> dict[str, Figure]:
+    """All figures that there are numbers for, by name.
+
+    Args:
+        results: rows of ``results.jsonl``, any part of them.
+        predictions: the folder of the prediction files.
+        traces: gives the ECG of a test row, or None; by default it is looked up where BIH is on this machine.
+    """
+    of = figures.FIGURES
+    columns = {column.key: column.title for column in ablation.TABLES[0].columns}
+    areas = {key: title for area in ("aupr", "auroc") for key, title in columns.items() if key.endswith(area)}
+    every: dict[str, Figure | None] = {
+        **{
+            f"reliability-{data}": reliability_figure(data, names, predictions)
+            for data, names in of["reliability"].items()
+        },
+        "tradeoff": tradeoff_figure(table1.TABLES[0].networks, *table1.COLUMNS[:2], results),
+        **{
+            f"risk-coverage-{data}": risk_coverage_figure(data, names, predictions)
+            for data, names in table1.TABLES[0].networks.items()
+        },
+        "dropout-sweep": sweep_figure(of["dropout-sweep"], dropout_sweep.METRICS, results),
+        "temperature": temperature_figure(of["temperature"], predictions),
+        "ablation": ablation_figure("imdb", {"learned": ablation.LEARNED, "fixed": ablation.FIXED}, areas, results),
+        "reading-bih": heartbeat_figure(of["reading"]["bih"], predictions, traces or _trace),
+        "reading-imdb": sentence_figure(of["reading"]["imdb"], predictions),
+    }
+    return {name: figure for name, figure in every.items() if figure is not None}
+
+
+def renew(page: str, made: Mapping[str, str], drawn: Mapping[str, object]) -> str:
+    r"""Put tables and figures between the markers of a page.
+
+    Args:
+        page: Markdown with ``<!-- table NAME -->`` or ``<!-- figure NAME -->``, and ``<!-- end -->`` below.
+        made: tables by name.
+        drawn: figures by name; those that are not among them are said not to be there.
+
+    Example:
+        >>> print(renew("<!-- table a -->\nold\n<!-- end -->", {"a": "| new |"}, {}))
+        <!-- table a -->
+        <BLANKLINE>
+        | new |
+        <BLANKLINE>
+        <!-- end -->
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        begin, kind, name, end = match.groups()
+        known: Mapping[str, str] = made if kind == "table" else FIGURES
+        if name not in known:
+            raise ValueError(f"the page asks for the {kind} {name!r}; there are {', '.join(known)}")
+        if kind == "table":
+            content = made[name]
+        else:
+            content = f"![{FIGURES[name]}](images/paper-{name}.png)" if name in drawn else "*Not yet computed.*"
+        return f"{begin}\n{content}\n\n{end}"
+
+    return _MARKED.sub(fill, page)
+
+
+def _trace(row: int) -> Array | None:
+    """The ECG of a test row, where the data is on this machine: nothing is downloaded for it."""
+    source = DATASETS["bih"].source
+    if find(source, data_folders()) is None and not is_prepared(source):
+        return None
+    beats = _beats()
+    return beats[row] if row < len(beats) else None
+
+
+@cache
+def _beats() -> Array:
+    return load("bih", "test").inputs[:, :, 0].numpy()
