@@ -2,7 +2,8 @@
 
 FOLDER/results.jsonl        one line a cell
 FOLDER/runs.jsonl           one line for every run that had something to compute
-FOLDER/predictions/         the answers of each network's first seed, for figures
+FOLDER/predictions/         the predictions of each network's first seed
+FOLDER/summary.npz          what tables and figures need of them
 FOLDER/cells/, networks/    finished cells and trained networks: what is there is not computed again
 """
 
@@ -26,10 +27,11 @@ from sttau.jobs.results import Result, read_results, write_results
 from sttau.jobs.runner import Cell, Each, Outcome, Step, Store, Where, run_cells
 from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau_reproduction.classification.declaration import Table
-from sttau_reproduction.classification.evaluation import evaluate, predictions_path, write_arrays
+from sttau_reproduction.classification.evaluation import evaluate
 from sttau_reproduction.classification.figures import FIGURES, READING
 from sttau_reproduction.classification.history import noted
 from sttau_reproduction.classification.networks import NETWORKS, TRIED, Network, find, make_quick
+from sttau_reproduction.classification.predictions import predictions_path, write_arrays, write_summaries
 from sttau_reproduction.classification.splits import OUTSIDE, load_splits
 from sttau_reproduction.classification.timing import EXPERIMENT as TIMING
 from sttau_reproduction.classification.timing import Timing
@@ -288,6 +290,7 @@ def run(
         outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
+    write_summaries(folder)
     failures, results = outcome.failures, _with_times(outcome.results, timed, store)
     _write(results, folder / "results.jsonl")
     if timing:

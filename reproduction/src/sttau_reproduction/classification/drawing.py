@@ -1,9 +1,8 @@
-"""Figures of the paper's experiments, drawn from result rows and prediction files alone."""
+"""Figures of the paper's experiments, drawn from results and summaries of predictions alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from sttau.calibration import calibration_error, reliability_curve
 from sttau.data.heartbeats import CLASS_NAMES
 from sttau.jobs.results import Result
-from sttau.ood import risk_coverage_curve
 from sttau.plotting.reliability import reliability_axes
 from sttau.plotting.style import BLUE, GREEN, GRID, INK, METHOD_COLORS, MUTED, ORANGE, PURPLE, RED, look
 from sttau_reproduction.classification.declaration import DATA, Column
-from sttau_reproduction.classification.tables import cells_of, read_predictions, title_of, values_of
+from sttau_reproduction.classification.predictions import Summaries, Summary
+from sttau_reproduction.classification.tables import cells_of, title_of, values_of
 
 #: Shades for what METHOD_COLORS has no color of its own for.
 COLORS = METHOD_COLORS | {
@@ -46,14 +44,14 @@ _COLUMNS = 5
 _plain = FuncFormatter(lambda value, _: f"{value:g}")
 
 
-def reliability_figure(data: str, networks: Sequence[str], predictions: Path) -> Figure | None:
+def reliability_figure(data: str, networks: Sequence[str], summaries: Summaries) -> Figure | None:
     """Reliability diagrams of one data set, first seed, with the number of predictions in each bin.
 
     Example:
-        >>> reliability_figure("bih", ["lstm"], Path("nowhere")) is None  # there is nothing to draw
+        >>> reliability_figure("bih", ["lstm"], {}) is None  # there is nothing to draw
         True
     """
-    found = _asked(data, networks, predictions)
+    found = _known(data, networks, summaries)
     if not found:
         return None
     columns = min(len(found), _COLUMNS)
@@ -61,12 +59,11 @@ def reliability_figure(data: str, networks: Sequence[str], predictions: Path) ->
     with look():
         figure = Figure(figsize=(3.1 * columns, 3.55 * lines), layout="constrained")
         grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-        for axes, (network, arrays) in zip(grid.flat, found.items(), strict=False):
-            p, labels = arrays["probabilities"], arrays["labels"]
-            ece, mce = (100 * calibration_error(p, labels, norm=norm) for norm in ("expected", "maximum"))
+        for axes, (network, summary) in zip(grid.flat, found.items(), strict=False):
+            ece, mce = (100 * summary.calibration).tolist()
             title = f"{title_of(network, data)}\nECE {ece:.2f} %, MCE {mce:.1f} %"
-            reliability_axes(axes, reliability_curve(p, labels), title, _color(network))
-            axes.set_xlim(0.5 if p.shape[1] == 2 else 0, 1)
+            reliability_axes(axes, summary.reliability, title, _color(network))
+            axes.set_xlim(0.5 if summary.classes == 2 else 0, 1)
             axes.set_aspect("auto")
             axes.xaxis.set_major_formatter(_plain)
             axes.set_title(title, fontsize=10)
@@ -134,13 +131,13 @@ def sweep_rates(results: Sequence[Result], data: str, network: str) -> list[str]
     return sorted({parts[1] for parts in keys if parts[0] == "sweep"}, key=float)
 
 
-def temperature_figure(networks: Mapping[str, Sequence[str]], predictions: Path) -> Figure | None:
+def temperature_figure(networks: Mapping[str, Sequence[str]], summaries: Summaries) -> Figure | None:
     """The learned τ over training, first seed, by data set; networks whose τ is fixed are left out."""
     traces = {
         data: {
-            name: arrays["tau"]
-            for name, arrays in _asked(data, names, predictions).items()
-            if "tau" in arrays and np.ptp(arrays["tau"][:, 1]) > 0
+            name: summary.tau
+            for name, summary in _known(data, names, summaries).items()
+            if len(summary.tau) and np.ptp(summary.tau[:, 1]) > 0
         }
         for data, names in networks.items()
     }
@@ -218,30 +215,30 @@ def ablation_figure(
     return figure
 
 
-def heartbeat_figure(networks: Sequence[str], predictions: Path, traces: Traces) -> Figure | None:
+def heartbeat_figure(networks: Sequence[str], summaries: Summaries, traces: Traces) -> Figure | None:
     """What networks believe while they read heartbeats: mean over samples, and the middle 80 % of them.
 
     Args:
         networks: a row of panels for each, with the beats that were chosen for it.
-        predictions: their folder.
+        summaries: Summaries of predictions.
         traces: gives the trace of a test row, or None where the data is not at hand.
     """
-    found = {name: arrays for name, arrays in _asked("bih", networks, predictions).items() if "reading" in arrays}
+    found = {name: summary for name, summary in _known("bih", networks, summaries).items() if summary.reading.size}
     if not found:
         return None
-    drawn = {int(row): traces(int(row)) for arrays in found.values() for row in arrays["reading_rows"]}
+    drawn = {int(row): traces(int(row)) for summary in found.values() for row in summary.reading_rows}
     above = any(trace is not None for trace in drawn.values())
     heights = ([0.45] * above + [1.0]) * len(found)
-    columns = max(len(arrays["reading_rows"]) for arrays in found.values())
+    columns = max(len(summary.reading_rows) for summary in found.values())
     with look():
         figure = Figure(figsize=(4.7 * columns + 0.8, 2.5 * sum(heights) + 0.6), layout="constrained")
         shape = (len(heights), columns)
         grid = figure.subplots(*shape, squeeze=False, sharex=True, sharey="row", height_ratios=heights)
-        for line, (name, arrays) in enumerate(found.items()):
+        for line, (name, summary) in enumerate(found.items()):
             panels = grid[line * (1 + above) : (line + 1) * (1 + above)]
             panels[-1, 0].set_ylabel("probability")
-            for n, row in enumerate(arrays["reading_rows"].tolist()):
-                true = CLASS_NAMES[int(arrays["labels"][row])]
+            for n, row in enumerate(summary.reading_rows.tolist()):
+                true = CLASS_NAMES[int(summary.reading_labels[n])]
                 panels[0, n].set_title(f"{title_of(name, 'bih')}: test beat {row}, class {true}")
                 if above:
                     trace = drawn[row]
@@ -249,7 +246,7 @@ def heartbeat_figure(networks: Sequence[str], predictions: Path, traces: Traces)
                     if trace is not None:
                         panels[0, n].plot(np.arange(1, len(trace) + 1), trace, color=INK, linewidth=1.2)
                 for number, color in enumerate((BLUE, ORANGE, RED, PURPLE, GREEN)):
-                    _believed(panels[-1, n], arrays["reading"][:, n, :, number], color, CLASS_NAMES[number])
+                    _believed(panels[-1, n], summary.reading[:, n, :, number], color, CLASS_NAMES[number])
                 panels[-1, n].set_ylim(-0.03, 1.03)
         for axes in grid[-1]:
             axes.set_xlabel("points read")
@@ -257,18 +254,18 @@ def heartbeat_figure(networks: Sequence[str], predictions: Path, traces: Traces)
     return figure
 
 
-def sentence_figure(networks: Sequence[str], predictions: Path) -> Figure | None:
+def sentence_figure(networks: Sequence[str], summaries: Summaries) -> Figure | None:
     """What networks believe word by word: the probability of "positive", and the middle 80 % of samples."""
-    found = {name: arrays for name, arrays in _asked("imdb", networks, predictions).items() if "reading" in arrays}
+    found = {name: summary for name, summary in _known("imdb", networks, summaries).items() if summary.reading.size}
     if not found:
         return None
-    texts = [[str(word) for word in line if word] for line in next(iter(found.values()))["reading_words"]]
+    texts = [[str(word) for word in line if word] for line in next(iter(found.values())).reading_words]
     with look():
         width = 0.42 * max(map(len, texts)) + 1.2
         figure = Figure(figsize=(max(7.0, width), 2.7 * len(texts)), layout="constrained")
         for n, (axes, words) in enumerate(zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True)):
-            for name, arrays in found.items():
-                _believed(axes, arrays["reading"][:, n, : len(words), 1], _color(name), title_of(name, "imdb"), "o")
+            for name, summary in found.items():
+                _believed(axes, summary.reading[:, n, : len(words), 1], _color(name), title_of(name, "imdb"), "o")
             axes.axhline(0.5, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set_xticks(range(1, len(words) + 1), words, rotation=40, ha="right", rotation_mode="anchor", color=INK)
             axes.set(ylim=(-0.03, 1.03), xlim=(0.5, len(words) + 0.5), ylabel="p(positive)")
@@ -312,21 +309,19 @@ def tradeoff_figure(
     return figure
 
 
-def risk_coverage_figure(data: str, networks: Sequence[str], predictions: Path) -> Figure | None:
+def risk_coverage_figure(data: str, networks: Sequence[str], summaries: Summaries) -> Figure | None:
     """Error of the answers given if the least confident are withheld, first seed."""
-    found = _asked(data, networks, predictions)
+    found = _known(data, networks, summaries)
     if not found:
         return None
     with look():
         figure = Figure(figsize=(8.2, 4.2), layout="constrained")
         axes = figure.subplots()
         shown = []
-        for name, arrays in found.items():
-            p, labels = arrays["probabilities"], arrays["labels"]
-            curve = risk_coverage_curve(1 - p.max(1), (p.argmax(1) != labels).astype(float))
-            label = f"{title_of(name, data)}: AURC {100 * curve.area:.2f} %"
+        for name, summary in found.items():
+            label = f"{title_of(name, data)}: AURC {100 * float(summary.area):.2f} %"
             style = "--" if name == "lstm-best" else "-"
-            coverage, risk = 100 * curve.coverage.numpy(), 100 * curve.risk.numpy()
+            coverage, risk = 100 * summary.coverage, 100 * summary.risk
             axes.plot(coverage, risk, style, color=_color(name), linewidth=1.5, label=label)
             shown.append((coverage, risk))
         worst = max(risk[-1] for _, risk in shown)
@@ -344,22 +339,21 @@ def risk_coverage_figure(data: str, networks: Sequence[str], predictions: Path) 
 Traces = Callable[[int], NDArray[Any] | None]
 
 
-def _asked(data: str, networks: Sequence[str], predictions: Path) -> dict[str, dict[str, NDArray[Any]]]:
-    """Prediction files of the networks that have one."""
-    found = {name: read_predictions(predictions, data, name) for name in networks}
-    return {name: arrays for name, arrays in found.items() if arrays}
+def _known(data: str, networks: Sequence[str], summaries: Summaries) -> dict[str, Summary]:
+    """Summaries of the networks that have one."""
+    return {name: summaries[data, name] for name in networks if (data, name) in summaries}
 
 
 def _color(network: str) -> str:
     return COLORS.get(network, INK)
 
 
-def _believed(axes: Axes, samples: NDArray[Any], color: str, label: str, marker: str = "") -> None:
-    """Mean over (samples, time), and a band that holds the middle 80 %."""
-    steps = np.arange(1, samples.shape[1] + 1)
-    low, high = np.quantile(samples, [0.1, 0.9], axis=0)
+def _believed(axes: Axes, band: NDArray[Any], color: str, label: str, marker: str = "") -> None:
+    """Draw the mean, and the band that holds the middle 80 % of samples, of (3, time) mean, low and high."""
+    mean, low, high = band
+    steps = np.arange(1, len(mean) + 1)
     axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
-    axes.plot(steps, samples.mean(0), color=color, linewidth=1.5, marker=marker or None, markersize=3.5, label=label)
+    axes.plot(steps, mean, color=color, linewidth=1.5, marker=marker or None, markersize=3.5, label=label)
 
 
 def _logarithmic(axes: Axes) -> None:

@@ -6,10 +6,8 @@ one run where nothing is drawn. A prediction is their mean. Errors, calibration 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -30,7 +28,6 @@ from sttau.calibration import (
 )
 from sttau.data import SequenceDataset
 from sttau.data.text import encode, tokenize
-from sttau.files import write_atomically
 from sttau.inference import features, predict
 from sttau.inference.predict import DRAWN, choose_mode
 from sttau.layers import FiniteStateRNN, VariationalDropoutLSTM
@@ -39,9 +36,8 @@ from sttau.ood import SCORES, FeatureDistance, area_under_risk_coverage, detecti
 from sttau.training import Update
 from sttau_reproduction.classification.dropout_sweep import METRICS, RATES, key
 from sttau_reproduction.classification.figures import SENTENCES
+from sttau_reproduction.classification.predictions import Arrays
 from sttau_reproduction.classification.splits import Splits, ask, lengths_of
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 _RESAMPLES = 1000
 _OVER_RUNS = ("variance", "mutual-information")  # scores that a single run has not
@@ -283,23 +279,6 @@ def read_along(model: SequenceModel, splits: Splits, probabilities: Tensor, samp
         arrays["reading_words"] = np.array([line + [""] * (inputs.shape[1] - len(line)) for line in words])
     answer = predict(model, inputs, lengths, samples, per_step=True, keep_samples=True)  # type: ignore[call-overload]
     return arrays | {"reading": _floats(answer.samples)}
-
-
-def predictions_path(folder: Path, data: str, network: str) -> Path:
-    """Where the answers of a network's first seed are.
-
-    Example:
-        >>> predictions_path(Path("predictions"), "bih", "lstm").name
-        'bih-lstm.npz'
-    """
-    return folder / f"{data}-{network}.npz"
-
-
-def write_arrays(arrays: Arrays, path: Path) -> None:
-    """Write arrays as one compressed file, in one step."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # a dictionary of arrays
-    write_atomically(path, buffer.getvalue())
 
 
 def _floats(values: Tensor) -> npt.NDArray[Any]:

@@ -28,7 +28,8 @@ from sttau_reproduction.classification.drawing import (
     tradeoff_figure,
 )
 from sttau_reproduction.classification.history import read_history
-from sttau_reproduction.classification.tables import TABLES, Array, tables
+from sttau_reproduction.classification.predictions import Array, Summaries, read_summaries
+from sttau_reproduction.classification.tables import TABLES, tables
 
 __all__ = ["draw", "renew", "tables", "write_report"]
 
@@ -53,7 +54,7 @@ def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path
     data, and is left out where BIH is not on this machine.
 
     Args:
-        folder: with ``results.jsonl`` and ``predictions/``, as ``sttau reproduce`` writes it.
+        folder: Folder with ``results.jsonl`` and ``summary.npz``, as ``sttau-reproduce paper`` writes it.
         out: for the report.
         docs: a page whose tables and figures, between their markers, are to be renewed.
 
@@ -62,9 +63,9 @@ def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path
     """
     path = folder / "results.jsonl"
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there; name the folder of sttau reproduce, which writes it")
-    results, predictions = read_results(path), folder / "predictions"
-    made, drawn = tables(results, predictions, read_history(folder)), draw(results, predictions)
+        raise FileNotFoundError(f"{path} is not there; name the folder of sttau-reproduce paper, which writes it")
+    results, summaries = read_results(path), read_summaries(folder)
+    made, drawn = tables(results, summaries, read_history(folder)), draw(results, summaries)
     titles = {table.name: table.title for table in TABLES} | {"time": "How long it took"}
     pages = {name: f"# {title}\n\n{made[name]}\n" for name, title in titles.items()}
     shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
@@ -79,12 +80,12 @@ def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path
     return written
 
 
-def draw(results: Sequence[Result], predictions: Path, traces: Traces | None = None) -> dict[str, Figure]:
+def draw(results: Sequence[Result], summaries: Summaries, traces: Traces | None = None) -> dict[str, Figure]:
     """All figures that there are numbers for, by name.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
-        predictions: the folder of the prediction files.
+        summaries: Summaries of predictions.
         traces: gives the ECG of a test row, or None; by default it is looked up where BIH is on this machine.
     """
     of = figures.FIGURES
@@ -92,19 +93,19 @@ def draw(results: Sequence[Result], predictions: Path, traces: Traces | None = N
     areas = {key: title for area in ("aupr", "auroc") for key, title in columns.items() if key.endswith(area)}
     every: dict[str, Figure | None] = {
         **{
-            f"reliability-{data}": reliability_figure(data, names, predictions)
+            f"reliability-{data}": reliability_figure(data, names, summaries)
             for data, names in of["reliability"].items()
         },
         "tradeoff": tradeoff_figure(table1.TABLES[0].networks, *table1.COLUMNS[:2], results),
         **{
-            f"risk-coverage-{data}": risk_coverage_figure(data, names, predictions)
+            f"risk-coverage-{data}": risk_coverage_figure(data, names, summaries)
             for data, names in table1.TABLES[0].networks.items()
         },
         "dropout-sweep": sweep_figure(of["dropout-sweep"], dropout_sweep.METRICS, results),
-        "temperature": temperature_figure(of["temperature"], predictions),
+        "temperature": temperature_figure(of["temperature"], summaries),
         "ablation": ablation_figure("imdb", {"learned": ablation.LEARNED, "fixed": ablation.FIXED}, areas, results),
-        "reading-bih": heartbeat_figure(of["reading"]["bih"], predictions, traces or _trace),
-        "reading-imdb": sentence_figure(of["reading"]["imdb"], predictions),
+        "reading-bih": heartbeat_figure(of["reading"]["bih"], summaries, traces or _trace),
+        "reading-imdb": sentence_figure(of["reading"]["imdb"], summaries),
     }
     return {name: figure for name, figure in every.items() if figure is not None}
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import groupby
-from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sttau.calibration import Interval, calibration_error_by_chance, randomization_test
+from sttau.calibration import randomization_test
 from sttau.jobs.results import Result
 from sttau.plotting.speed import markdown_table
 from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau_reproduction.classification.declaration import DATA, Column, Table
-from sttau_reproduction.classification.evaluation import predictions_path
 from sttau_reproduction.classification.history import Stretch, needed
 from sttau_reproduction.classification.networks import TITLES, find
+from sttau_reproduction.classification.predictions import Summaries
 
 _SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (
@@ -30,19 +24,17 @@ LEVEL = 0.005  # of the paper's test of errors
 _TESTED = ("pe", "scaled_pe")  # scaling does not change what is predicted
 _BEST = "st-tau-best"  # has goals
 
-Array = NDArray[Any]
 
-
-def tables(results: Sequence[Result], predictions: Path, history: Sequence[Stretch] = ()) -> dict[str, str]:
+def tables(results: Sequence[Result], summaries: Summaries, history: Sequence[Stretch] = ()) -> dict[str, str]:
     """All tables as Markdown, by the name of their declaration; what was not computed is shown as a dash.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
-        predictions: the folder of the prediction files, for tests of errors; it may be empty.
+        summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
         history: the runs that computed them.
 
     Example:
-        >>> made = tables([], Path("nowhere"))
+        >>> made = tables([], {})
         >>> print(made["table1"].splitlines()[4])
         | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 |
     """
@@ -50,7 +42,7 @@ def tables(results: Sequence[Result], predictions: Path, history: Sequence[Stret
     for table in TABLES:
         parts = {
             data: markdown_table(
-                *(sweep_rows(data, results) if table is _SWEEP else table_rows(table, data, results, predictions))
+                *(sweep_rows(data, results) if table is _SWEEP else table_rows(table, data, results, summaries))
             )
             for data in table.networks
         }
@@ -122,29 +114,15 @@ def values_of(cells: Sequence[Result], key: str) -> list[float]:
     return [cell.metrics[key] for cell in cells if key in cell.metrics]
 
 
-def read_predictions(folder: Path, data: str, network: str) -> dict[str, Array]:
-    """Read a prediction file; nothing where there is none.
-
-    Example:
-        >>> read_predictions(Path("nowhere"), "bih", "lstm")
-        {}
-    """
-    path = predictions_path(folder, data, network)
-    if not path.exists():
-        return {}
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
 def table_rows(
-    table: Table, data: str, results: Sequence[Result], predictions: Path
+    table: Table, data: str, results: Sequence[Result], summaries: Summaries
 ) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """Rows and header of one table for one data set: ours by column, the paper's after each group of columns.
 
     Columns whose titles agree up to a colon are a group.
 
     Example:
-        >>> rows, header = table_rows(table1.TABLES[0], "bih", [], Path("nowhere"))
+        >>> rows, header = table_rows(table1.TABLES[0], "bih", [], {})
         >>> header[2:], rows[0][2:]
         (('PE %', 'ECE %', 'MCE %', 'paper: PE / ECE / MCE'), ('—', '—', '—', '1.40 / 0.78 / 35.51'))
     """
@@ -155,10 +133,10 @@ def table_rows(
     goal = [f"goal for {title_of(_BEST, data)}", ""]
     for group, columns in groups:
         for column in columns:
-            bold = _best(column, found, data, predictions)
+            bold = _best(column, found, data, summaries)
             header.append(column.title)
             for row, (name, cells) in zip(rows, found.items(), strict=True):
-                shown = by_chance(predictions, data, name, column) if column.chance else show(cells, column)
+                shown = by_chance(summaries, data, name, column) if column.chance else show(cells, column)
                 row.append(f"**{shown}**" if name in bold else shown)
             goal.append(_goal(column, goals.get(column.key), found.get(_BEST, [])))
         theirs = [column for column in columns if any(column.key in numbers for numbers in paper.values())]
@@ -194,29 +172,21 @@ def show(cells: Sequence[Result], column: Column) -> str:
     return shown + (f" (± {first[f'{column.key}_std']:{form}})" if f"{column.key}_std" in first else "")
 
 
-def by_chance(predictions: Path, data: str, network: str, column: Column) -> str:
+def by_chance(summaries: Summaries, data: str, network: str, column: Column) -> str:
     """Mean and interval of ECE or MCE of a calibrated network that is as sure as this one, first seed, in percent.
 
     Example:
-        >>> by_chance(Path("nowhere"), "bih", "lstm", Column("mce", "if calibrated", 1, chance=True))
+        >>> by_chance({}, "bih", "lstm", Column("mce", "if calibrated", 1, chance=True))
         '—'
     """
-    path = predictions_path(predictions, data, network)
-    if not path.exists():
+    if (data, network) not in summaries:
         return MISSING
-    found = _chances(path, path.stat().st_mtime_ns)[{"ece": "expected", "mce": "maximum"}[column.key]]
-    middle, low, high = (f"{100 * value:.{column.digits}f}" for value in (found.value, found.low, found.high))
+    found = summaries[data, network].chance[("ece", "mce").index(column.key)]
+    middle, low, high = (f"{100 * value:.{column.digits}f}" for value in found.tolist())
     return f"{middle} [{low}, {high}]"
 
 
-@cache
-def _chances(path: Path, when: int) -> dict[str, Interval]:
-    """Of a file as it was at that time; each takes a while, and two columns ask."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return calibration_error_by_chance(arrays["probabilities"])
-
-
-def _best(column: Column, found: Mapping[str, Sequence[Result]], data: str, predictions: Path) -> set[str]:
+def _best(column: Column, found: Mapping[str, Sequence[Result]], data: str, summaries: Summaries) -> set[str]:
     """Networks in bold: the best, for errors also those that the paper's test cannot tell from it on seed 0."""
     means = {name: mean(values) for name, cells in found.items() if (values := values_of(cells, column.key))}
     if column.goal is None or column.interval or column.chance or len(means) < 2:
@@ -224,19 +194,14 @@ def _best(column: Column, found: Mapping[str, Sequence[Result]], data: str, pred
     best = (min if column.goal == "min" else max)(means, key=lambda name: means[name])
     bold = {name for name in means if means[name] == means[best]}
     if column.key in _TESTED:
-        wrong = {name: _mistakes(predictions, data, name) for name in means}
-        if wrong[best] is not None:
+        wrong = {name: summaries[data, name].wrong for name in means if (data, name) in summaries}
+        if best in wrong:
             bold |= {
                 name
                 for name, theirs in wrong.items()
-                if name not in bold and theirs is not None and randomization_test(theirs, wrong[best]).p_value > LEVEL
+                if name not in bold and randomization_test(theirs, wrong[best]).p_value > LEVEL
             }
     return bold
-
-
-def _mistakes(predictions: Path, data: str, network: str) -> Array | None:
-    arrays = read_predictions(predictions, data, network)
-    return (arrays["probabilities"].argmax(1) != arrays["labels"]).astype(float) if arrays else None
 
 
 def _goal(column: Column, goal: float | None, cells: Sequence[Result]) -> str:
