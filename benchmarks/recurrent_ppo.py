@@ -1,7 +1,7 @@
 """An outside reference for docs/rl.md: RecurrentPPO of sb3-contrib, with its own settings, on our CartPole tasks.
 
 pip install sb3-contrib
-python benchmarks/recurrent_ppo.py results/cartpole/recurrent_ppo.jsonl
+python benchmarks/recurrent_ppo.py reproduction/results/cartpole/recurrent_ppo.jsonl
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from sttau.automata import PA, stochastic
 from sttau.plotting.automaton import draw_automaton
 from sttau.plotting.style import look
-from sttau_reproduction.automata.snapshots import Snapshot
+from sttau_reproduction.automata.snapshots import Snapshot, Snapshots
 
 
 def training_figure(early: Snapshot, late: Snapshot) -> Figure:
@@ -34,3 +34,11 @@ def languages_figure(learned: dict[int, PA]) -> Figure:
             draw_automaton(grid[0, column], stochastic(number), f"PA-{number}")
             draw_automaton(grid[1, column], pa, f"PA-{number}, learned from ten labels a string")
     return figure
+
+
+def draw(snapshots: Snapshots) -> dict[str, Figure]:
+    """All figures, by name."""
+    return {
+        "tomita3-training": training_figure(snapshots.early, snapshots.late),
+        "stochastic-learned": languages_figure(snapshots.learned),
+    }

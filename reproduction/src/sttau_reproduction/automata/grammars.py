@@ -204,6 +204,6 @@ def mode(grammar: int, seed: int, mode: str, updates: int) -> dict[str, float]:
         "network_wrong": _network_wrong(learned.model, grammar),
         "updates": len(learned.log),
         "loss": learned.loss,
-        "temperature": learned.log[-1].temperature[0],
+        "tau": learned.log[-1].temperature[0],
         "seconds": took,
     }

@@ -9,7 +9,7 @@ from statistics import median
 from sttau.jobs.results import Result
 from sttau.plotting.speed import markdown_table
 from sttau_reproduction.automata.declaration import MODES
-from sttau_reproduction.automata.work import cramer_rao
+from sttau_reproduction.automata.languages import cramer_rao
 
 _NETWORKS = {"st-tau gru": "ST-τ", "gru": "`nn.GRU`"}
 _READERS = {"st-tau": "ours", "k-means": "k-means", "l-star": "L*"}

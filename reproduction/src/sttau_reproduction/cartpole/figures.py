@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sttau.jobs.results import Result
+from sttau.jobs.results import Result, read_results
+from sttau.plotting.automaton import drawing
 from sttau.plotting.style import BLUE, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, look
-from sttau_reproduction.cartpole.statistics import bootstrap, select
+from sttau_reproduction.cartpole.policy import read_automaton_of_policy
+from sttau_reproduction.cartpole.statistics import bootstrap, curve_of, select
 from sttau_reproduction.cartpole.tables import setting_name
 from sttau_reproduction.cartpole.work import GOAL, METHODS, SETTINGS
 
@@ -48,11 +51,10 @@ def temperature_figure(results: Sequence[Result]) -> Figure:
             if not found:
                 continue
             name, episodes = setting_name(task, choice), _curve(found, "episodes")[0]
-            _band(left, episodes, _curve(found, "temperature"), color, name)
+            _band(left, episodes, _curve(found, "tau"), color, name)
             _band(middle, episodes, _curve(found, "entropy"), color, name)
             for result in found:
-                curves = result.settings["curves"]
-                right.plot(curves["temperature"], curves["entropy"], color=color, alpha=0.25, linewidth=0.8)
+                right.plot(curve_of(result, "tau"), curve_of(result, "entropy"), color=color, alpha=0.25, linewidth=0.8)
         plain = select(results, data="cartpole-mdp", choice="sampling", method="lstm")
         if plain:
             _band(middle, _curve(plain, "episodes")[0], _curve(plain, "entropy"), INK, "LSTM, MDP, sampling")
@@ -69,7 +71,7 @@ def temperature_figure(results: Sequence[Result]) -> Figure:
 
 
 def _curve(results: Sequence[Result], name: str) -> NDArray[np.float64]:
-    return np.array([result.settings["curves"][name] for result in results])
+    return np.array([curve_of(result, name) for result in results])
 
 
 def _band(axes: Any, x: NDArray[np.float64], runs: NDArray[np.float64], color: str, name: str) -> None:
@@ -77,3 +79,15 @@ def _band(axes: Any, x: NDArray[np.float64], runs: NDArray[np.float64], color: s
     estimates = np.array([bootstrap([point.tolist()], draws=500) for point in runs.T])
     axes.plot(x, estimates[:, 0], color=color, label=name)
     axes.fill_between(x, estimates[:, 1], estimates[:, 2], color=color, alpha=0.18, linewidth=0)
+
+
+def draw(folder: Path) -> dict[str, Figure]:
+    """All figures that a folder has values for, by name."""
+    results = read_results(folder / "results.jsonl")
+    figures = {"cartpole-curves": curves_figure(results), "cartpole-temperature": temperature_figure(results)}
+    path = folder / "automaton.json"
+    if path.exists():
+        observed = read_automaton_of_policy(path)
+        title = f"CartPole without velocities, mean reward {observed.reward:.1f}"
+        figures["cartpole-automaton"] = drawing(observed.automaton, title)
+    return figures

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sttau.jobs.results import Result
+from sttau_reproduction.metrics import metrics_of
 
 
 class Estimate(NamedTuple):
@@ -72,4 +73,10 @@ def select(results: Iterable[Result], **wanted: object) -> list[Result]:
 
 def values(results: Iterable[Result], metric: str) -> list[float]:
     """A metric of each; infinity, where the goal was never reached."""
-    return [result.metrics.get(metric, math.inf) for result in results]
+    return [metrics_of(result).get(metric, math.inf) for result in results]
+
+
+def curve_of(result: Result, name: str) -> list[float]:
+    """A learning curve of a result; τ is called ``temperature`` in results of version 0.1."""
+    curves: dict[str, list[float]] = result.settings["curves"]
+    return curves["temperature"] if name == "tau" and name not in curves else curves[name]

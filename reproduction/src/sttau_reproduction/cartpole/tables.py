@@ -92,7 +92,7 @@ def temperature_tables(results: Sequence[Result]) -> tuple[list[tuple[str, ...]]
         ]
         if found:
             name = (setting_name(task, choice), "learned" if learned else "fixed")
-            first = (_shown(bootstrap([values(found, "area")])), f"{np.mean(values(found, 'temperature')):.2f}")
+            first = (_shown(bootstrap([values(found, "area")])), f"{np.mean(values(found, 'tau')):.2f}")
             parts = [
                 [f"{np.mean(values(found, f'{what} at {factor:g} τ')):.{digits}f}" for factor in FACTORS]
                 for what, digits in (("reward", 1), ("entropy", 2))

@@ -192,7 +192,7 @@ def thin(points: Sequence[Point], window: int = _WINDOW) -> dict[str, list[float
         "entropy": [round(float(np.mean([p.entropy for p in part])), 4) for part in parts],
     }
     if points[0].temperature is not None:
-        curves["temperature"] = [round(float(part[-1].temperature or 0), 4) for part in parts]
+        curves["tau"] = [round(float(part[-1].temperature or 0), 4) for part in parts]
     return curves
 
 
@@ -282,9 +282,9 @@ def compute_temperature(cell: Cell, folder: Path) -> Result:
         policy, result = _trained(cell, folder)
         metrics = dict(result.metrics)
         log_temperature = policy.finite_state_layer.state_dict()["log_temperature_l0"]  # shares its memory
-        metrics["temperature"] = math.exp(log_temperature.item())
+        metrics["tau"] = math.exp(log_temperature.item())
         for factor in FACTORS:
-            log_temperature.fill_(math.log(metrics["temperature"] * factor))
+            log_temperature.fill_(math.log(metrics["tau"] * factor))
             episodes = play(policy, environments, choice=cell.settings["choice"], seed=cell.seed, number=10**6)
             metrics[f"reward at {factor:g} τ"] = float(episodes.scores.mean())
             metrics[f"entropy at {factor:g} τ"] = episodes.entropy

@@ -1,34 +1,24 @@
-"""Validation in the course of training, from the logs beside trained networks.
-
-    python -m sttau_reproduction.classification.curves results/paper/networks results/paper/trials/curves.jsonl
-
-Of all declared networks whose logs are in the folder or, with ``--trials trials.json``, of those trials.
-"""
+"""Validation metrics in the course of training, from the logs of trained networks."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sttau.files import write_atomically
 from sttau.jobs.runner import Cell
 from sttau.training import read_log
-from sttau_reproduction.classification.cells import cells_of
-from sttau_reproduction.classification.networks import NETWORKS
 from sttau_reproduction.classification.trained import network_path, trainings_of
-from sttau_reproduction.classification.trials import read_trials
 
 
 def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
     """What was measured on validation data, update by update, for each cell whose log is there.
 
-    Beside it stand the medians of loss and norm of the gradient over the updates since the measurement before.
+    With medians of loss and gradient norm over the updates since the measurement before.
 
     Args:
         cells: of networks that are trained by themselves; ensembles are left out.
@@ -59,18 +49,9 @@ def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Write the curves of a folder, one line a network."""
-    parser = argparse.ArgumentParser(prog="python -m sttau_reproduction.classification.curves", description=__doc__)
-    parser.add_argument("folder", type=Path, help="with trained networks")
-    parser.add_argument("out", type=Path, help="for curves, .jsonl")
-    parser.add_argument("--trials", type=Path, help="a JSON file, as sttau_reproduction.classification.trials takes it")
-    given = parser.parse_args(arguments)
-    cells = cells_of(NETWORKS) if given.trials is None else read_trials(given.trials)
-    lines = [json.dumps(row) + "\n" for row in curves(cells, given.folder)]
-    write_atomically(given.out, "".join(lines).encode())
-    print(f"{len(lines)} networks: {given.out}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def append_curves(rows: Iterable[Mapping[str, Any]], question: str, path: Path) -> None:
+    """Append curves to a file, each with the date of today and the question."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps({"date": date.today().isoformat(), "question": question, **row}) + "\n")

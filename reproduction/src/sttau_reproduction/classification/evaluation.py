@@ -182,7 +182,7 @@ def evaluate(
         f"validation_{name}": value for name, value in measure(answered, held_out).items() if name in _VALIDATED
     }
     metrics |= {
-        "temperature": scaling.temperature,
+        "scaling_temperature": scaling.temperature,
         "parameters": float(sum(p.numel() for p in model.parameters() if p.requires_grad)),
         **_history(model, log),
     }
@@ -191,7 +191,7 @@ def evaluate(
         arrays |= {
             "validation_probabilities": _floats(answered),
             "validation_labels": held_out.numpy().astype(np.uint8),
-            "temperature": np.array(scaling.temperature),
+            "scaling_temperature": np.array(scaling.temperature),
         }
         if isinstance(model.layer, FiniteStateRNN):
             arrays["tau"] = np.array([(u.number, u.temperature[0]) for u in log], dtype=np.float32)

@@ -28,9 +28,9 @@ TITLES: dict[str, str] = {
     "st-tau-classes-plain": "ST-τ, k = classes, no peepholes",
     "st-tau-10-plain": "ST-τ, k = 10, no peepholes",
     "st-tau-best": "ST-τ, best",
-    "lstm-best": "LSTM, trained as that",
-    "st-tau-ensemble": "five of ST-τ, best",
-    "lstm-best-ensemble": "five of that LSTM",
+    "lstm-best": "LSTM, matched training",
+    "st-tau-ensemble": "ensemble of five ST-τ, best",
+    "lstm-best-ensemble": "ensemble of five LSTMs, matched training",
     **{f"st-tau-{k}-learned": f"ST-τ, k = {k}" for k in (20, 50)},
     **{f"st-tau-{k}-fixed": f"ST-τ, k = {k}, τ = 1" for k in (2, 10, 20, 50)},
     **{f"dropout-{rate}": f"VD, rate {rate}" for rate in RATES},
@@ -83,8 +83,7 @@ class Recipe(NamedTuple):
     training: Mapping[str, Any]
 
 
-#: ``st-tau-best``, and ``lstm-best``, which is trained in the same way. How they were found is told in
-#: docs/reproduction.md.
+#: ``st-tau-best``, and ``lstm-best``, which is trained in the same way. reproduction/docs/log.md tells how they were chosen.
 _BEST_BIH = Recipe(
     layer={"num_states": 16, "readout": "cell", "peephole": True, "temperature": 64.0, "gain": 2.0},
     paths=2,

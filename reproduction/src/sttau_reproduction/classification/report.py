@@ -1,9 +1,8 @@
-"""The report on the paper's experiments: every table and figure from the files alone, and the page of the docs."""
+"""The report on the paper's experiments: every table and figure from the files alone, and pages of the docs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from sttau.data import DATASETS, load
 from sttau.data.source import data_folders, find, is_prepared
 from sttau.files import write_atomically
 from sttau.jobs.results import Result, read_results
-from sttau.plotting.automaton import save_drawing
 from sttau_reproduction.classification import ablation, dropout_sweep, figures, table1
 from sttau_reproduction.classification.declaration import DATA
 from sttau_reproduction.classification.drawing import (
@@ -30,54 +28,66 @@ from sttau_reproduction.classification.drawing import (
 from sttau_reproduction.classification.history import read_history
 from sttau_reproduction.classification.predictions import Array, Summaries, read_summaries
 from sttau_reproduction.classification.tables import TABLES, tables
+from sttau_reproduction.pages import markers, renew_file, save_figure
 
-__all__ = ["draw", "renew", "tables", "write_report"]
+__all__ = ["FIGURES", "draw", "figure_links", "tables", "write_report"]
 
 FIGURES = {
     **{f"reliability-{data}": f"Reliability diagrams, first seed: {DATA[data]}" for data in ("bih", "imdb")},
     "tradeoff": "Error against calibration error: large marks are means, dots are seeds",
-    **{f"risk-coverage-{data}": f"Error of the answers that are given: {DATA[data]}" for data in ("bih", "imdb")},
-    "dropout-sweep": "Variational dropout under other rates when predicting, and ST-τ, which has no rate to choose",
+    **{f"risk-coverage-{data}": f"Risk–coverage curves, first seed: {DATA[data]}" for data in ("bih", "imdb")},
+    "dropout-sweep": "Variational dropout with other rates at prediction time, and ST-τ, which has no rate",
     "temperature": "The learned τ over training, first seed",
-    "ablation": "Detection over the number of states; error bars over prediction runs, rings for other seeds",
-    "reading-bih": "What ST-τ believes while it reads a heartbeat: mean, and the middle 80 % of samples",
-    "reading-imdb": "What ST-τ believes word by word: mean, and the middle 80 % of samples",
+    "ablation": "OOD detection over the number of states; error bars over repeated predictions, rings for other seeds",
+    "reading-bih": "Class probabilities of ST-τ while it reads a heartbeat: mean and central 80 % of samples",
+    "reading-imdb": "Probability of a positive review word by word: mean and central 80 % of samples",
 }
 
-_MARKED = re.compile(r"(<!-- (table|figure) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-
-def write_report(folder: Path, out: Path, docs: Path | None = None) -> list[Path]:
+def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Path]:
     """Write every table and every figure that there are results for, and ``report.md``, which has them all.
 
-    Nothing is trained. The same files give the same report, byte for byte. Only the trace above an ECG's reading needs
+    Nothing is trained. The same files give the same report, byte for byte. Only the ECG trace above a reading needs
     data, and is left out where BIH is not on this machine.
 
     Args:
         folder: Folder with ``results.jsonl`` and ``summary.npz``, as ``sttau-reproduce paper`` writes it.
-        out: for the report.
-        docs: a page whose tables and figures, between their markers, are to be renewed.
+        out: Folder for the report.
+        docs: Pages whose marked tables and figures are renewed.
 
     Returns:
         Paths of all files that were written.
     """
     path = folder / "results.jsonl"
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there; name the folder of sttau-reproduce paper, which writes it")
+        raise FileNotFoundError(f"{path} does not exist; name the folder of sttau-reproduce paper, which writes it")
     results, summaries = read_results(path), read_summaries(folder)
     made, drawn = tables(results, summaries, read_history(folder)), draw(results, summaries)
-    titles = {table.name: table.title for table in TABLES} | {"time": "How long it took"}
+    titles = {table.name: table.title for table in TABLES} | {"time": "Time"}
     pages = {name: f"# {title}\n\n{made[name]}\n" for name, title in titles.items()}
     shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
     pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *shown))
     written = [write_atomically(out / f"{name}.md", page.encode()) for name, page in pages.items()]
-    pictures = [save_drawing(figure, out / f"{name}.png") for name, figure in drawn.items()]
+    pictures = [save_figure(figure, out / f"{name}.png") for name, figure in drawn.items()]
     written += pictures
-    if docs is not None:
-        written.append(write_atomically(docs, renew(docs.read_text("utf-8"), made, drawn).encode()))
-        images = docs.parent / "images"
-        written += [write_atomically(images / f"paper-{path.name}", path.read_bytes()) for path in pictures]
+    for page in docs:
+        text = page.read_text("utf-8")
+        written.append(renew_file(page, made, figure_links(drawn)))
+        written += [
+            write_atomically(page.parent / "images" / f"paper-{path.name}", path.read_bytes())
+            for path in pictures
+            if path.stem in markers(text, "figure")
+        ]
     return written
+
+
+def figure_links(drawn: Iterable[str]) -> dict[str, str]:
+    """Links to all figures in Markdown, by name; those that are not drawn are marked as not computed."""
+    there = set(drawn)
+    return {
+        name: f"![{title}](images/paper-{name}.png)" if name in there else "*Not yet computed.*"
+        for name, title in FIGURES.items()
+    }
 
 
 def draw(results: Sequence[Result], summaries: Summaries, traces: Traces | None = None) -> dict[str, Figure]:
@@ -108,37 +118,6 @@ def draw(results: Sequence[Result], summaries: Summaries, traces: Traces | None 
         "reading-imdb": sentence_figure(of["reading"]["imdb"], summaries),
     }
     return {name: figure for name, figure in every.items() if figure is not None}
-
-
-def renew(page: str, made: Mapping[str, str], drawn: Mapping[str, object]) -> str:
-    r"""Put tables and figures between the markers of a page.
-
-    Args:
-        page: Markdown with ``<!-- table NAME -->`` or ``<!-- figure NAME -->``, and ``<!-- end -->`` below.
-        made: tables by name.
-        drawn: figures by name; those that are not among them are said not to be there.
-
-    Example:
-        >>> print(renew("<!-- table a -->\nold\n<!-- end -->", {"a": "| new |"}, {}))
-        <!-- table a -->
-        <BLANKLINE>
-        | new |
-        <BLANKLINE>
-        <!-- end -->
-    """
-
-    def fill(match: re.Match[str]) -> str:
-        begin, kind, name, end = match.groups()
-        known: Mapping[str, str] = made if kind == "table" else FIGURES
-        if name not in known:
-            raise ValueError(f"the page asks for the {kind} {name!r}; there are {', '.join(known)}")
-        if kind == "table":
-            content = made[name]
-        else:
-            content = f"![{FIGURES[name]}](images/paper-{name}.png)" if name in drawn else "*Not yet computed.*"
-        return f"{begin}\n{content}\n\n{end}"
-
-    return _MARKED.sub(fill, page)
 
 
 def _trace(row: int) -> Array | None:

@@ -12,7 +12,7 @@ TABLES = (
         name="table3",
         title="Prediction and calibration errors after temperature scaling",
         networks=table1.NETWORKS,
-        columns=(*COLUMNS, Column("temperature", "temperature", 2, None)),
+        columns=(*COLUMNS, Column("scaling_temperature", "temperature", 2, None)),
         paper={
             "bih": rows(
                 COLUMNS,

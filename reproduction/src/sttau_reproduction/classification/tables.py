@@ -14,6 +14,7 @@ from sttau_reproduction.classification.declaration import DATA, Column, Table
 from sttau_reproduction.classification.history import Stretch, needed
 from sttau_reproduction.classification.networks import TITLES, find
 from sttau_reproduction.classification.predictions import Summaries
+from sttau_reproduction.metrics import metrics_of
 
 _SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (
@@ -59,7 +60,7 @@ def time_table(history: Sequence[Stretch]) -> str:
         | machine | data | runs | networks | minutes |
         | --- | --- | ---: | ---: | ---: |
         | a GPU | Heartbeats (MIT-BIH) | 1 | 2 | 1.5 |
-        | a GPU | interrupted, gone on with in another run | 1 | 0 | 0.5 |
+        | a GPU | interrupted, resumed in another run | 1 | 0 | 0.5 |
         | a GPU | all | 2 | 2 | 2.0 |
     """
     rows: list[tuple[str, ...]] = []
@@ -71,7 +72,7 @@ def time_table(history: Sequence[Stretch]) -> str:
             sets = dict.fromkeys(name.split()[0] for name in stretch.computed)
             parts.setdefault(", ".join(DATA.get(data, data) for data in sets), []).append(stretch)
         if interrupted := parts.pop("", []):
-            parts["interrupted, gone on with in another run"] = interrupted
+            parts["interrupted, resumed in another run"] = interrupted
         for title, runs in (*parts.items(), ("all", here)):
             networks = {name for run in runs for name in run.computed}
             minutes = f"{sum(run.seconds for run in runs) / 60:.1f}"
@@ -111,7 +112,8 @@ def values_of(cells: Sequence[Result], key: str) -> list[float]:
         >>> values_of([Result("paper", "bih", "lstm", None, 0, {"pe": 1.4}, {}, 1.0)], "pe")
         [1.4]
     """
-    return [cell.metrics[key] for cell in cells if key in cell.metrics]
+    every = map(metrics_of, cells)
+    return [metrics[key] for metrics in every if key in metrics]
 
 
 def table_rows(

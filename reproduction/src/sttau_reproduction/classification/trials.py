@@ -1,25 +1,22 @@
-"""Trials: a declared network with something changed, judged on validation data alone.
+"""Trials: a declared network with something changed, evaluated on validation data alone.
 
-    python -m sttau_reproduction.classification.trials trials.json results/paper/trials/NAME.jsonl --device cuda
-
-``trials.json`` is a list of trials: what is given is put in the place of what is declared. Part of the training data
-can be held out in addition, so that chance plays a smaller part: ``"part": {"held_out": 3000}``.
+A JSON file lists trials: values that are given replace those declared. Part of the training data can be held out in
+addition, so that chance plays a smaller part: ``"part": {"held_out": 3000}``.
 
     [{"name": "longer", "data": "imdb", "network": "st-tau-best", "training": {"updates": 4000}, "part": {}}]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from sttau.calibration import TemperatureScaling, to_logits
-from sttau.jobs.results import Result, write_results
+from sttau.jobs.results import Result
 from sttau.jobs.runner import Cell
 from sttau_reproduction.classification.cells import cells_of
 from sttau_reproduction.classification.evaluation import measure
@@ -68,15 +65,20 @@ def read_trials(path: Path) -> list[Cell]:
 
 
 def run(
-    cells: Sequence[Cell], out: Path, device: str = "cpu", progress: Callable[[str], None] = lambda _: None
+    cells: Sequence[Cell],
+    out: Path,
+    question: str,
+    device: str = "cpu",
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Result]:
-    """Train and judge; all results so far are in ``out`` after each. Networks are kept in a folder beside it.
+    """Train and evaluate on validation data; append each result to a file. Networks are kept in a folder next to it.
 
     Args:
-        cells: of :func:`cell_of`.
-        out: file for results.
+        cells: Cells of :func:`cell_of`.
+        out: File of trials; each line has the date and the question in addition to a result.
+        question: What the trials are to find out.
         device: ``cpu`` or ``cuda``.
-        progress: is told of every trial.
+        progress: Callback, called with a line of text for every trial.
     """
     folder = out.parent / "networks"
     by_training = {trainings_of(cell)[0].key: cell for cell in cells}
@@ -87,10 +89,27 @@ def run(
             progress(f"{cell.method} failed: {error}")
             continue
         results.append(_judge(cell, folder, device, seconds))
-        write_results(results, out)
+        append_record(results[-1], question, out)
         shown = {name: round(value, 3) for name, value in results[-1].metrics.items()}
         progress(f"{cell.method}, seed {cell.seed}: {shown}")
     return results
+
+
+def append_record(result: Result, question: str, path: Path) -> None:
+    """Append a trial to a file of trials, with the date of today and the question."""
+    line = json.dumps({"date": date.today().isoformat(), "question": question, **asdict(result)}, sort_keys=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Read a file of trials, one dictionary per line.
+
+    Each has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by another script,
+    have a ``name``, and a list ``validation`` of what was measured in the course of training instead of ``metrics``.
+    """
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def _judge(cell: Cell, folder: Path, device: str, seconds: float) -> Result:
@@ -98,23 +117,9 @@ def _judge(cell: Cell, folder: Path, device: str, seconds: float) -> Result:
     data = load_splits(cell.data, cell.settings["part"], device).validation
     answers = ask(model, data, cell.settings["samples"])
     metrics = {f"validation_{name}": value for name, value in measure(answers.mean(0), data.labels).items()}
-    metrics["temperature"] = TemperatureScaling().fit(to_logits(answers), data.labels).temperature
+    metrics["scaling_temperature"] = TemperatureScaling().fit(to_logits(answers), data.labels).temperature
     metrics["best_update"] = float(min((u.validation, u.number) for u in log if u.validation is not None)[1])
     if log[-1].temperature:
         metrics["tau"] = log[-1].temperature[0]
     states = cell.settings["settings"].get("num_states")
     return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, metrics, cell.settings, seconds)
-
-
-def main(arguments: Iterable[str]) -> None:
-    """Run the trials of a file."""
-    parser = argparse.ArgumentParser(prog="python -m sttau_reproduction.classification.trials", description=__doc__)
-    parser.add_argument("trials", type=Path, help="a JSON file")
-    parser.add_argument("out", type=Path, help="for results, .jsonl")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    given = parser.parse_args(list(arguments))
-    run(read_trials(given.trials), given.out, given.device, print)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

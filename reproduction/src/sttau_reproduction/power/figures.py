@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from sttau.plotting.style import GRID, INK, METHOD_COLORS, MUTED, look
+from sttau_reproduction.power.shown import BANDS, DAYS, ERRORS, PIT, Hours
 from sttau_reproduction.power.tables import title_of
 from sttau_reproduction.power.work import BINS
 
-#: Lines of ``hours.jsonl``: the first test hours of one cell, and its PIT histogram.
-Hours = dict[str, Any]
-
-_SHOWN = 100  # hours of the paper's figure
-_DAYS = 4
 _TAIL = 1.96  # standard deviations on either side hold 95 %
-
-
-def read_shown(path: Path) -> list[Hours]:
-    """Read ``hours.jsonl``."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def _color(name: str) -> str:
@@ -46,7 +34,7 @@ def errors_figure(hours: Iterable[Hours]) -> Figure:
         figure = Figure(figsize=(9, 1.25 * len(groups) + 0.6), layout="constrained")
         panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, (name, lines) in zip(panels, groups.items(), strict=True):
-            middle = [mean(column) for column in zip(*(line["squared_error"] for line in lines), strict=True)][:_SHOWN]
+            middle = [mean(column) for column in zip(*(line["squared_error"] for line in lines), strict=True)][:ERRORS]
             highs, lows = (zip(*(line["bands"][end] for line in lines), strict=True) for end in ("97.5", "2.5"))
             doubt = [(mean(high) - mean(low)) / (2 * _TAIL) for high, low in zip(highs, lows, strict=True)]
             x = range(1, len(middle) + 1)
@@ -63,27 +51,27 @@ def errors_figure(hours: Iterable[Hours]) -> Figure:
     return figure
 
 
-def bands_figure(hours: Iterable[Hours], setting: str = "day", names: Sequence[str] = ("lstm", "st-tau")) -> Figure:
+def bands_figure(hours: Iterable[Hours], setting: str = "day") -> Figure:
     """Four days of the test hours: what came, the median that was forecast, and the 50 % and 95 % intervals."""
     lines = {line["name"]: line for line in hours if line["setting"] == setting and line["seed"] == 0}
-    chosen = [name for name in names if name in lines]
+    chosen = [name for name in BANDS[setting] if name in lines]
     with look():
         figure = Figure(figsize=(9, 2.1 * len(chosen) + 0.5), layout="constrained")
         panels = figure.subplots(len(chosen), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, name in zip(panels, chosen, strict=True):
             line, color = lines[name], _color(name)
-            bands = {share: values[: 24 * _DAYS] for share, values in line["bands"].items()}
+            bands = {share: values[: 24 * DAYS] for share, values in line["bands"].items()}
             x = range(len(bands["50"]))
             axes.fill_between(x, bands["2.5"], bands["97.5"], color=color, alpha=0.18, linewidth=0, label="95 %")
             axes.fill_between(x, bands["25"], bands["75"], color=color, alpha=0.35, linewidth=0, label="50 %")
             axes.plot(x, bands["50"], color=color, linewidth=1.3, label="median")
-            axes.plot(x, line["power"][: 24 * _DAYS], ".", color=INK, markersize=4, label="measured")
+            axes.plot(x, line["power"][: 24 * DAYS], ".", color=INK, markersize=4, label="measured")
             axes.set_title(title_of(name), fontsize=10)
             axes.grid(axis="y", color=GRID, linewidth=0.8)
             axes.set_axisbelow(True)
-            axes.set_xticks(range(0, 24 * _DAYS + 1, 24))
+            axes.set_xticks(range(0, 24 * DAYS + 1, 24))
             if setting == "paths":
-                for border in range(24, 24 * _DAYS, 24):
+                for border in range(24, 24 * DAYS, 24):
                     axes.axvline(border - 0.5, color=MUTED, linewidth=0.8)
         panels[0].legend(loc="upper right", ncols=4, fontsize=8, frameon=False)
         panels[-1].set_xlabel("hours; each day is one forecast" if setting == "paths" else "test hour")
@@ -91,7 +79,7 @@ def bands_figure(hours: Iterable[Hours], setting: str = "day", names: Sequence[s
     return figure
 
 
-def pit_figure(hours: Iterable[Hours], settings: Sequence[str] = ("hour", "day")) -> Figure:
+def pit_figure(hours: Iterable[Hours], settings: Sequence[str] = PIT) -> Figure:
     """PIT histograms, mean over runs: flat where the law is right, high at the ends where it is too narrow."""
     groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for line in hours:
@@ -115,3 +103,13 @@ def pit_figure(hours: Iterable[Hours], settings: Sequence[str] = ("hour", "day")
                 axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])
             grid[row, 0].set_ylabel(f"{setting}: density")
     return figure
+
+
+def draw(hours: Sequence[Hours]) -> dict[str, Figure]:
+    """All figures, by name."""
+    return {
+        "power-errors": errors_figure(hours),
+        "power-day": bands_figure(hours, "day"),
+        "power-paths": bands_figure(hours, "paths"),
+        "power-pit": pit_figure(hours),
+    }

@@ -37,6 +37,7 @@ from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM
 from sttau.models import DeepEnsemble, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
 from sttau.training import fit
+from sttau_reproduction.power.shown import reduce_hours
 
 EXPERIMENT = "household-power"
 VERSION = 1
@@ -397,7 +398,7 @@ def _network(cell: Cell, folder: Path) -> tuple[dict[str, float], dict[str, Any]
     answer = answer_law(mean, variance, test.power) if settings["head"] == "law" else answer_mean(mean)
     extra = dict(answer.extra)
     if isinstance(model.layer, STTauLSTM) and not isinstance(model, DeepEnsemble):
-        extra["temperature"] = model.layer.temperature.item()
+        extra["tau"] = model.layer.temperature.item()
     if settings["head"] == "law":
         held_out = _split(cell, "validation")
         said = answer_law(*ask(model, held_out, settings["samples"], cell.seed), held_out.power)
@@ -561,6 +562,7 @@ def run(
     kept = folder / "cells" / "hours"
     outcome = run_cells(every, Each(partial(measure, kept=kept)), folder / "cells", workers=workers, progress=progress)
     write_results(outcome.results, folder / "results.jsonl")
-    lines = [path.read_text("utf-8") + "\n" for cell in every if (path := kept / f"{cell.key}.json").exists()]
+    shown = [json.loads(path.read_text("utf-8")) for cell in every if (path := kept / f"{cell.key}.json").exists()]
+    lines = [json.dumps(reduce_hours(line), sort_keys=True) + "\n" for line in shown]
     write_atomically(folder / "hours.jsonl", "".join(lines).encode())
     return outcome
