@@ -1,23 +1,7 @@
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from sttau.automata import extract_dfa, learn, stochastic
-from sttau.data import load
-from sttau.jobs.results import Result, read_results
-from sttau_reproduction.automata.tables import (
-    attempts_table,
-    extraction_table,
-    languages_figure,
-    languages_table,
-    tables,
-    training_figure,
-)
-from sttau_reproduction.automata.work import Snapshot
-
-ROOT = Path(__file__).parents[2]
+from sttau.jobs.results import Result
+from sttau_reproduction.automata.tables import attempts_table, extraction_table, languages_table
 
 
 def _result(data: str, method: str, seed: int, metrics: dict[str, float], **settings: object) -> Result:
@@ -57,17 +41,3 @@ def test_what_the_labels_allow_stands_below_what_was_reached() -> None:
     assert ours[:6] == ("PA-1", "10", "ours, k = 4", "1", "0.0200", "0.0200")
     assert bound[2] == "*what labels allow*"
     assert 0.02 < float(bound[4]) < 0.035
-
-
-@pytest.mark.parametrize("name", ["extraction", "attempts", "drawn", "languages"])
-def test_the_page_shows_what_was_measured(name: str) -> None:
-    table = tables(read_results(ROOT / "results" / "automata" / "results.jsonl"))[name]
-    assert table in (ROOT / "docs" / "automata.md").read_text("utf-8")
-
-
-def test_pictures_have_titles_that_say_when_and_what() -> None:
-    model = learn(load("tomita1", "train"), attempts=1, updates=30).model
-    snapshot = Snapshot(1500, 3.0901, extract_dfa(model))
-    titles = [axes.get_title(loc="left") or axes.get_title() for axes in training_figure(snapshot, snapshot).axes]
-    assert titles == ["after 1,500 updates, τ = 3.09"] * 2
-    assert len(languages_figure({1: stochastic(1), 2: stochastic(2)}).axes) == 4

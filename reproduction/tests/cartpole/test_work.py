@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy import stats  # type: ignore[import-untyped]
 
 from sttau.jobs.results import Result, read_results
 from sttau.rl import Point
+from sttau_reproduction.cartpole.statistics import select, values
 from sttau_reproduction.cartpole.work import (
     GRIDS,
     METHODS,
@@ -18,20 +16,15 @@ from sttau_reproduction.cartpole.work import (
     SETTINGS,
     Chosen,
     Plan,
-    bootstrap,
     cells,
     choose,
     compute,
     compute_temperature,
     greedy_tuning_cells,
-    interquartile_mean,
     measure,
-    median,
-    select,
     temperature_cells,
     thin,
     tuning_cells,
-    values,
 )
 
 RESULTS = Path(__file__).parents[2] / "results" / "cartpole"
@@ -81,27 +74,7 @@ def test_a_thinned_curve_keeps_means_and_the_place_of_their_last_point() -> None
     curve = thin([_point(n, float(n), 2.0 / n) for n in range(1, 11)])
     assert curve["reward"] == [3.0, 8.0]
     assert curve["steps"] == [500.0, 1000.0]
-    assert curve["temperature"] == [0.4, 0.2]
-
-
-def test_the_interquartile_mean_is_scipys_trimmed_mean() -> None:
-    numbers = np.random.default_rng(0).normal(size=(5, 20))
-    np.testing.assert_allclose(interquartile_mean(numbers), stats.trim_mean(numbers, 0.25, axis=-1))
-
-
-def test_the_bootstrap_draws_within_strata_and_agrees_with_the_normal_interval() -> None:
-    numbers = np.random.default_rng(0).normal(size=400)
-    error = 1.96 * numbers.std() / 20
-    value, low, high = bootstrap([numbers.tolist()])
-    assert value == pytest.approx(numbers.mean())
-    assert (high - low) / 2 == pytest.approx(error, rel=0.1)
-    far = bootstrap([[0.0] * 10, [100.0] * 10])
-    assert far.low == far.high == 50  # without strata the share of each would vary
-
-
-def test_a_median_of_times_is_never_where_half_were_never() -> None:
-    assert bootstrap([[1.0, math.inf, math.inf, math.inf]], median).value == math.inf
-    assert bootstrap([[1.0, 2.0, 3.0, math.inf]], median).value == 3.0
+    assert curve["tau"] == [0.4, 0.2]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -117,7 +90,7 @@ def test_a_quick_cell_gives_a_result_and_its_curve(method: str, tmp_path: Path) 
 def test_hotter_states_make_actions_less_certain(tmp_path: Path) -> None:
     result = compute_temperature(temperature_cells(CHOSEN, QUICK)[0], tmp_path)
     bits = [result.metrics[f"entropy at {factor} τ"] for factor in ("0.25", "1", "4")]
-    assert result.metrics["temperature"] > 0
+    assert result.metrics["tau"] > 0
     assert bits == sorted(bits)
 
 

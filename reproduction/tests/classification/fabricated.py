@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sttau.jobs.results import Result, write_results
 from sttau_reproduction.classification import dropout_sweep, figures, table2
 from sttau_reproduction.classification.networks import NETWORKS, Network
+from sttau_reproduction.classification.predictions import write_summaries
 
 Array = NDArray[Any]
 
@@ -24,11 +25,12 @@ _DRAWS = ("bayes", "dropout", "st-tau")
 
 
 def fabricate(folder: Path, size: int = 400, networks: tuple[Network, ...] = NETWORKS) -> Path:
-    """Write ``results.jsonl`` and ``predictions/`` for tests of so many sequences; return the folder."""
+    """Write ``results.jsonl``, ``predictions/`` and ``summary.npz`` for tests of ``size`` sequences."""
     results = [
         _cell(folder / "predictions", network, seed, size) for network in networks for seed in range(network.seeds)
     ]
     write_results(results, folder / "results.jsonl")
+    write_summaries(folder)
     return folder
 
 
@@ -40,7 +42,7 @@ def _cell(folder: Path, network: Network, seed: int, size: int) -> Result:
     if len(runs) > 1:
         metrics |= {f"{key}_std": float(np.std([m[key] for m in measured], ddof=1)) for key in measured[0]}
     metrics |= {f"{key}_{end}": metrics[key] * f for key in ("ece", "mce") for end, f in (("low", 0.8), ("high", 1.3))}
-    metrics |= {"temperature": 1.2, **{f"scaled_{key}": 0.7 * value for key, value in measured[0].items()}}
+    metrics |= {"scaling_temperature": 1.2, **{f"scaled_{key}": 0.7 * value for key, value in measured[0].items()}}
     metrics["scaled_pe"] = metrics["pe"]
     metrics |= {f"validation_{key}": metrics[key] for key in ("pe", "ece", "nll")}
     states = network.settings.get("num_states")

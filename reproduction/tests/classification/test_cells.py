@@ -17,12 +17,13 @@ from sttau.jobs.runner import Cell, Store
 from sttau.training import Job, fit_together
 from sttau_reproduction.classification import trained
 from sttau_reproduction.classification.cells import Work, check_folder, missing_cells, run
-from sttau_reproduction.classification.evaluation import predictions_path
 from sttau_reproduction.classification.history import noted, read_history
+from sttau_reproduction.classification.predictions import predictions_path
 from sttau_reproduction.classification.timing import Timing
 from sttau_reproduction.classification.trained import network_path, read_network, trainings_of
 
 ROOT = Path(__file__).parents[3]
+PATHS = (ROOT / "src", ROOT / "reproduction" / "src")
 
 
 def _counted(patch: pytest.MonkeyPatch) -> list[Job]:
@@ -168,7 +169,7 @@ def killed_cells() -> list[Cell]:
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_results(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, *PATHS))), "OMP_NUM_THREADS": "1"}
     killed = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", _RUN, str(killed)], env=environment, start_new_session=True)
     networks = killed / "networks"

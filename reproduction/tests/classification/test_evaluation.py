@@ -26,8 +26,9 @@ from sttau.jobs.runner import Cell
 from sttau.models import DeepEnsemble
 from sttau.ood import SCORES, area_under_risk_coverage, detection, max_probability_score
 from sttau_reproduction.classification.cells import Work
-from sttau_reproduction.classification.evaluation import measure, predictions_path
+from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.figures import SENTENCES
+from sttau_reproduction.classification.predictions import predictions_path
 from sttau_reproduction.classification.splits import load_splits
 from sttau_reproduction.classification.trained import read_network
 
@@ -76,7 +77,7 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
 
     answers = [ask(test, run) for run in range(runs)]
     scaling = TemperatureScaling().fit(to_logits(ask(held_out)), held_out.labels)
-    assert metrics["temperature"] == pytest.approx(scaling.temperature, rel=1e-4)
+    assert metrics["scaling_temperature"] == pytest.approx(scaling.temperature, rel=1e-4)
     plain = [_directly(answer.mean, test.labels) for answer in answers]
     scaled = [_directly(scaling.probabilities(to_logits(answer)), test.labels) for answer in answers]
     for prefix, key in product(("", "scaled_"), EIGHT):
@@ -123,7 +124,8 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
     assert arrays["labels"].dtype == np.uint8
     assert arrays["labels"].tolist() == test.labels.tolist()
     assert arrays["validation_labels"].tolist() == held_out.labels.tolist()
-    assert float(arrays["temperature"]) == metrics["temperature"]
+    assert float(arrays["scaling_temperature"]) == metrics["scaling_temperature"]
+    assert "temperature" not in metrics
     if name == "lstm":
         assert not {"tau", "reading"} & set(arrays)
         return

@@ -14,18 +14,20 @@ from typer.testing import CliRunner
 
 from reproduction.tests.classification.fabricated import areas, errors, fabricate
 from sttau.calibration import calibration_error_by_chance
-from sttau.cli import app
 from sttau.jobs.results import Result, read_results, write_results
 from sttau_reproduction.classification import dropout_sweep, table2
 from sttau_reproduction.classification.declaration import DATA
 from sttau_reproduction.classification.drawing import heartbeat_figure, risk_coverage_figure
 from sttau_reproduction.classification.history import Stretch, read_history
 from sttau_reproduction.classification.networks import NETWORKS, TRIED, find
-from sttau_reproduction.classification.report import FIGURES, draw, renew, tables, write_report
+from sttau_reproduction.classification.predictions import read_summaries, reduce_predictions
+from sttau_reproduction.classification.report import FIGURES, draw, figure_links, tables, write_report
+from sttau_reproduction.cli import app
+from sttau_reproduction.pages import markers, renew
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reproduction.md"
-RESULTS = ROOT / "results" / "paper"
+HOUSE = Path(__file__).parents[2]
+PAGES = (HOUSE / "docs" / "results.md", HOUSE / "docs" / "log.md")
+RESULTS = HOUSE / "results" / "paper"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def _values(results: list[Result], data: str, network: str, key: str) -> list[fl
 
 
 def test_table_1_shows_both_spreads_the_paper_and_the_goal(folder: Path, results: list[Result]) -> None:
-    table = _part(tables(results, folder / "predictions")["table1"], "bih")
+    table = _part(tables(results, read_summaries(folder))["table1"], "bih")
     row = _row(table, "ST-τ, k = 5")
     assert int(row[1]) == find("bih", "st-tau-classes").seeds > 1
     for cell, key in zip(row[2:5], ("pe", "ece", "mce"), strict=True):
@@ -76,43 +78,43 @@ def test_a_goal_says_whether_it_is_reached() -> None:
     good, bad = ({"pe": 1.404, "ece": ece, "mce": 12.0} for ece in (0.3, 0.5))
     for metrics, mark in ((good, "✓"), (bad, "✗")):
         row = Result("paper", "bih", "st-tau-best", 10, 0, metrics, {}, 1.0)
-        goal = _row(_part(tables([row], Path("nowhere"))["table1"], "bih"), "goal for ST-τ, best")
+        goal = _row(_part(tables([row], {})["table1"], "bih"), "goal for ST-τ, best")
         assert goal[2:5] == ["≤ 1.40 ✓", f"≤ 0.40 {mark}", "≤ 12.44 ✓"]
 
 
-def test_errors_that_the_test_cannot_tell_from_the_best_are_bold(tmp_path: Path) -> None:
+def test_errors_that_the_test_cannot_tell_from_the_best_are_bold() -> None:
     labels = np.zeros(400, np.uint8)
-    rows = []
+    rows, summaries = [], {}
     for name, wrong in {"lstm": 0, "ensemble": 3, "dropout": 60}.items():
         p = np.tile(np.array([0.9, 0.025, 0.025, 0.025, 0.025], np.float32), (400, 1))
         p[:wrong] = p[:wrong, ::-1]
-        np.savez_compressed(tmp_path / f"bih-{name}.npz", probabilities=p, labels=labels)
+        summaries["bih", name] = reduce_predictions({"probabilities": p, "labels": labels})
         metrics = {"pe": wrong / 4, "ece": 1.0 + wrong, "mce": 2.0}
         rows.append(Result("paper", "bih", name, None, 0, metrics, {}, 1.0))
-    table = tables(rows, tmp_path)["table1"]
+    table = tables(rows, summaries)["table1"]
     assert "| LSTM | 1 | **0.00** | **1.00** | **2.00** |" in table
     assert "| deep ensemble of 10 | 1 | **0.75** | 4.00 | **2.00** |" in table
     assert "| VD | 1 | 15.00 | 61.00 | **2.00** |" in table
-    without = tables(rows, tmp_path / "empty")["table1"]
+    without = tables(rows, {})["table1"]
     assert "| deep ensemble of 10 | 1 | 0.75 | 4.00 | **2.00** |" in without
 
 
 def test_what_was_not_computed_is_a_dash(folder: Path, results: list[Result]) -> None:
     history = [Stretch(60.0, "a GPU", ["bih lstm 0"])]
-    made, empty = tables(results, folder / "predictions", history), tables([], Path("nowhere"))
+    made, empty = tables(results, read_summaries(folder), history), tables([], {})
     assert list(made) == list(empty)
     assert "—" not in "".join(made.values())
     assert _row(_part(empty["table1"], "imdb"), "LSTM")[1:] == ["—", "—", "—", "—", "10.42 / 3.64 / 11.24"]
     for table in empty.values():
         assert not re.search(r"\| \*\*|±|✓|✗", table)
     first = [row for row in results if row.seed == 0 and row.data == "bih"]
-    some = tables(first, folder / "predictions")
+    some = tables(first, read_summaries(folder))
     assert " ± " not in some["table1"]
     assert _part(some["table1"], "imdb") == _part(empty["table1"], "imdb")
 
 
 def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: Path, results: list[Result]) -> None:
-    made = tables(results, folder / "predictions")
+    made = tables(results, read_summaries(folder))
     first = next(row.metrics for row in results if (row.data, row.method, row.seed) == ("imdb", "dropout", 0))
     more = _row(_part(made["table1-more"], "imdb"), "VD")
     assert more[2] == f"[{first['ece_low']:.2f}, {first['ece_high']:.2f}]"
@@ -152,23 +154,23 @@ def test_the_same_files_give_the_same_report_byte_for_byte(folder: Path, tmp_pat
     assert renewed.endswith(f"![{FIGURES['tradeoff']}](images/paper-tradeoff.png)\n\n<!-- end -->\nAfter\n")
     picture = tmp_path / "images" / "paper-tradeoff.png"
     assert picture.read_bytes() == (tmp_path / "first" / "tradeoff.png").read_bytes()
-    assert renew(renewed, {"table1": table}, {"tradeoff": None}) == renewed
+    assert renew(renewed, {"table1": table}, figure_links(["tradeoff"])) == renewed
 
 
 def test_a_page_that_asks_for_what_there_is_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="asks for the table 'table9'; there are table1"):
+    with pytest.raises(ValueError, match="names the table 'table9'; known: table1"):
         renew("<!-- table table9 -->\n<!-- end -->", {"table1": ""}, {})
-    assert "*Not yet computed.*" in renew("<!-- figure ablation -->\n<!-- end -->", {}, {})
+    assert "*Not yet computed.*" in renew("<!-- figure ablation -->\n<!-- end -->", {}, figure_links(()))
 
 
 def test_a_folder_without_results_is_refused_with_a_remedy(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert answer.exit_code == 1
-    assert "sttau reproduce" in answer.output
+    assert "sttau-reproduce paper" in answer.output
 
 
-def test_without_results_there_are_no_figures(tmp_path: Path) -> None:
-    assert draw([], tmp_path) == {}
+def test_without_results_there_are_no_figures() -> None:
+    assert draw([], {}) == {}
 
 
 def test_the_trace_is_drawn_above_a_reading_where_the_data_is_at_hand(folder: Path) -> None:
@@ -179,8 +181,8 @@ def test_the_trace_is_drawn_above_a_reading_where_the_data_is_at_hand(folder: Pa
         return np.linspace(0, 1, 187)
 
     names = ("st-tau-best", "st-tau-classes")
-    bare = heartbeat_figure(names, folder / "predictions", lambda row: None)
-    full = heartbeat_figure(names, folder / "predictions", trace)
+    bare = heartbeat_figure(names, read_summaries(folder), lambda row: None)
+    full = heartbeat_figure(names, read_summaries(folder), trace)
     assert bare is not None
     assert full is not None
     assert (len(bare.axes), len(full.axes)) == (4, 8)
@@ -190,66 +192,71 @@ def test_the_trace_is_drawn_above_a_reading_where_the_data_is_at_hand(folder: Pa
 
 
 def test_the_risk_at_full_coverage_is_the_error(folder: Path, results: list[Result]) -> None:
-    figure = risk_coverage_figure("bih", ("lstm",), folder / "predictions")
+    figure = risk_coverage_figure("bih", ("lstm",), read_summaries(folder))
     assert figure is not None
     (line,) = figure.axes[0].lines
     assert np.asarray(line.get_ydata())[-1] == pytest.approx(_values(results, "bih", "lstm", "pe")[0])
 
 
-def test_a_network_without_a_mistake_can_be_drawn(tmp_path: Path) -> None:
+def test_a_network_without_an_error_can_be_drawn() -> None:
     p = np.tile(np.array([0.8, 0.2], np.float32), (20, 1))
-    np.savez_compressed(tmp_path / "imdb-lstm.npz", probabilities=p, labels=np.zeros(20, np.uint8))
-    assert risk_coverage_figure("imdb", ("lstm",), tmp_path) is not None
+    summary = reduce_predictions({"probabilities": p, "labels": np.zeros(20, np.uint8)})
+    assert risk_coverage_figure("imdb", ("lstm",), {("imdb", "lstm"): summary}) is not None
 
 
-def test_the_page_has_a_place_for_every_table_and_figure() -> None:
-    places = re.findall(r"<!-- (?:table|figure) ([\w-]+) -->\n", PAGE.read_text("utf-8"))
-    assert sorted(places) == sorted([*tables([], Path("nowhere")), *FIGURES])
+def test_the_pages_have_a_place_for_every_table_and_figure() -> None:
+    texts = [page.read_text("utf-8") for page in PAGES]
+    places = [name for text in texts for kind in ("table", "figure") for name in markers(text, kind)]
+    assert sorted(places) == sorted([*tables([], {}), *FIGURES])
 
 
-def test_the_page_shows_the_tables_of_the_committed_results() -> None:
-    path = RESULTS / "results.jsonl"
-    results = read_results(path) if path.exists() else []
-    drawn = {name: None for name in FIGURES if (PAGE.parent / "images" / f"paper-{name}.png").exists()}
-    page = PAGE.read_text("utf-8")
-    assert renew(page, tables(results, RESULTS / "predictions", read_history(RESULTS)), drawn) == page
+def test_the_pages_show_the_tables_of_the_committed_results() -> None:
+    results, summaries = read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS)
+    made, links = tables(results, summaries, read_history(RESULTS)), figure_links(FIGURES)
+    for path in PAGES:
+        page = path.read_text("utf-8")
+        assert renew(page, made, links) == page
+        for name in markers(page, "figure"):
+            assert (path.parent / "images" / f"paper-{name}.png").exists()
 
 
-needs_results = pytest.mark.skipif(
-    not (RESULTS / "results.jsonl").exists(), reason="the paper's experiments were not run: no results/paper"
-)
+COMPUTED = sorted({(row.data, row.method) for row in read_results(RESULTS / "results.jsonl")})
+#: Networks whose full predictions are committed.
+FULL = (("bih", "lstm"), ("imdb", "state-regularized"))
 
 
-COMPUTED = sorted(
-    {(row.data, row.method) for row in read_results(RESULTS / "results.jsonl")}
-    if (RESULTS / "results.jsonl").exists()
-    else ()
-)
-
-
-@needs_results
 def test_what_is_committed_of_a_network_is_complete() -> None:
-    """Networks may be computed one after another, but each with all its seeds, and with the answers of the first."""
+    """Networks may be computed one after another, but each with all its seeds, and a summary of the first."""
     found = {(row.data, row.method, row.seed) for row in read_results(RESULTS / "results.jsonl")}
     networks = {(network.data, network.name): network for network in NETWORKS}
     for data, name in COMPUTED:
-        network = networks[data, name]
-        assert {(data, name, seed) for seed in range(network.seeds)} <= found
-        if name in TRIED:
-            continue
-        with np.load(RESULTS / "predictions" / f"{data}-{name}.npz") as arrays:
-            assert {"probabilities", "labels", "validation_probabilities", "temperature"} <= set(arrays)
-            assert data != "imdb" or {"customer", "movie", "inside_customer", "inside_movie"} <= set(arrays)
-    assert {path.stem for path in (RESULTS / "predictions").glob("*.npz")} == {
-        f"{data}-{name}" for data, name in COMPUTED if name not in TRIED
-    }
+        assert {(data, name, seed) for seed in range(networks[data, name].seeds)} <= found
+    assert set(read_summaries(RESULTS)) == {(data, name) for data, name in COMPUTED if name not in TRIED}
 
 
-@needs_results
-@pytest.mark.parametrize(("data", "network"), [pair for pair in COMPUTED if pair[1] not in TRIED])
+@pytest.mark.parametrize(("data", "network"), FULL)
 def test_committed_results_follow_from_the_committed_predictions(data: str, network: str) -> None:
     """One run has the row's number; of n runs with their deviation s, none is further than s √(n - 1) from the mean."""
     check_against_predictions(RESULTS, data, network)
+
+
+@pytest.mark.parametrize(("data", "network"), [pair for pair in COMPUTED if pair[1] not in TRIED])
+def test_committed_results_agree_with_the_committed_summaries(data: str, network: str) -> None:
+    rows = read_results(RESULTS / "results.jsonl")
+    (row,) = (row for row in rows if (row.data, row.method, row.seed) == (data, network, 0))
+    summary = read_summaries(RESULTS)[data, network]
+    curve = summary.reliability
+    held = curve.count > 0
+    gaps = (curve.confidence - curve.accuracy)[held].abs()
+    found = {
+        "pe": 100 * summary.wrong.mean(),
+        "ece": 100 * float(gaps @ curve.count[held].double()) / int(summary.sequences),
+        "mce": 100 * float(gaps.max()),
+        "aurc": 100 * float(summary.area),
+    }
+    for key, value in found.items():
+        reach = row.metrics.get(f"{key}_std", 0.0) * max(row.settings["prediction_runs"] - 1, 0) ** 0.5
+        assert abs(row.metrics[key] - value) <= 0.02 + reach, key
 
 
 def check_against_predictions(folder: Path, data: str, network: str) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from reproduction.tests.classification.small_networks import PART, network
-from sttau.jobs.results import read_results
-from sttau_reproduction.classification import curves, trials
+from sttau_reproduction.classification import trials
 from sttau_reproduction.classification.networks import find
 from sttau_reproduction.classification.splits import ask, load_splits
 from sttau_reproduction.classification.trained import read_network
+from sttau_reproduction.cli import app
+
+RESULTS = Path(__file__).parents[2] / "results" / "paper"
 
 
 def test_what_is_given_takes_the_place_of_what_is_declared() -> None:
@@ -28,9 +32,7 @@ def test_what_is_given_takes_the_place_of_what_is_declared() -> None:
         trials.cell_of({"name": "n", "data": "imdb", "network": "st-tau-best", "updates": 3})
 
 
-def test_trials_are_judged_on_validation_data_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trials_are_judged_on_validation_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "find", lambda data, name: network(name))
     base: dict[str, Any] = {"data": "digits", "network": "st-tau-classes", "part": {**PART, "held_out": 20}}
     file = tmp_path / "trials.json"
@@ -44,15 +46,21 @@ def test_trials_are_judged_on_validation_data_alone(
         )
     )
     out = tmp_path / "out.jsonl"
-    trials.main([str(file), str(out)])
-    first, second = read_results(out)
-    assert (first.method, second.method, second.seed) == ("base", "seed 1", 1)
-    assert "bad failed: num_states must be at least 2" in capsys.readouterr().out
+    options = ["--question", "Why?", "--device", "cpu"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["trials", str(file), "--out", str(out), *options])
+    assert shown.exit_code == 0, shown.output
+    assert "bad failed: num_states must be at least 2" in shown.output
+    first, second = trials.read_records(out)
+    assert (first["method"], second["method"], second["seed"]) == ("base", "seed 1", 1)
+    assert {record["question"] for record in (first, second)} == {"Why?"}
+    assert date.fromisoformat(first["date"]) <= date.today()
     data = load_splits("digits", base["part"], "cpu")
     assert (len(data.train), len(data.validation)) == (80, 80)
     cell = trials.cell_of({"name": "base", **base})
     model, log = read_network(tmp_path / "networks", cell, "cpu")
-    curves.main([str(tmp_path / "networks"), str(tmp_path / "curves.jsonl"), "--trials", str(file)])
+    command = ["curves", str(tmp_path / "networks"), "--out", str(tmp_path / "curves.jsonl"), "--question", "When?"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--trials", str(file)])
+    assert shown.exit_code == 0, shown.output
     drawn = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text("utf-8").splitlines()]
     assert [(row["method"], row["seed"], row["update"]) for row in drawn] == [
         ("base", 0, [4, 8, 12]),
@@ -64,7 +72,17 @@ def test_trials_are_judged_on_validation_data_alone(
         between = [median(getattr(update, name) for update in log[end - 4 : end]) for end in (4, 8, 12)]
         assert drawn[0][name] == pytest.approx(between, rel=1e-3)
     wrong = ask(model, data.validation).mean(0).argmax(-1) != data.validation.labels
-    assert first.metrics["validation_pe"] == pytest.approx(100 * float(wrong.double().mean()))
-    assert all(
-        name.startswith("validation_") for name in first.metrics if name not in ("temperature", "best_update", "tau")
-    )
+    assert first["metrics"]["validation_pe"] == pytest.approx(100 * float(wrong.double().mean()))
+    others = {name for name in first["metrics"] if not name.startswith("validation_")}
+    assert others == {"scaling_temperature", "best_update", "tau"}
+
+
+def test_every_committed_trial_and_curve_has_a_date_and_a_question() -> None:
+    records = trials.read_records(RESULTS / "trials.jsonl")
+    assert len(records) == 254
+    drawn = trials.read_records(RESULTS / "curves.jsonl")
+    assert len(drawn) == 181
+    for record in (*records, *drawn):
+        date.fromisoformat(record["date"])
+        assert record["question"].endswith(("?", "before"))
+    assert all("metrics" in record or "validation" in record for record in records)

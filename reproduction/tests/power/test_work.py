@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from sttau.data import SequenceDataset
 from sttau.jobs.runner import Outcome
+from sttau_reproduction.cli import app
 from sttau_reproduction.power import work as power
+from sttau_reproduction.power.shown import read_hours
 from sttau_reproduction.power.work import METHODS, QUICK, answer_law, cells, judge, measure, name_of, to_power
 
 
@@ -96,12 +99,6 @@ def test_a_longer_history_is_read_where_more_than_one_hour_is(tmp_path: Path) ->
     assert measure(cell, tmp_path, tmp_path / "kept").metrics["crps"] > 0
 
 
-def test_a_history_of_one_hour_is_no_longer_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        power.main(["--history", "1"])
-    assert "--history must be at least 2 hours, got 1" in capsys.readouterr().err
-
-
 def test_without_variance_head_only_the_model_doubts(tmp_path: Path) -> None:
     metrics = measure(_cell("paper", "lstm"), tmp_path, tmp_path / "kept").metrics
     assert (metrics["epistemic"], metrics["width_95"], metrics["coverage_95"]) == (0.0, 0.0, 0.0)
@@ -134,18 +131,27 @@ def test_laws_are_judged_as_their_formulas_say() -> None:
     assert answer.extra["aleatoric"] == pytest.approx(float(law.variance.sqrt()), rel=1e-6)
 
 
-def test_a_run_writes_its_files_and_says_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [_cell("hour", "persistence"), _cell("hour", "lstm")]
 
     def here(given: Any, work: Any, folder: Path, workers: int, progress: Any) -> Any:
-        found = [result for _, result in work(given, folder)]
-        return Outcome(found, [])
+        return Outcome([result for _, result in work(given, folder)], [])
 
     monkeypatch.setattr(power, "cells", lambda plan: few)
     monkeypatch.setattr(power, "run_cells", here)
-    power.main(["--quick", "--out", str(tmp_path)])
+    shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
+    assert "results.jsonl" in shown.output
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
-    assert len((tmp_path / "hours.jsonl").read_text().splitlines()) == 2
-    assert "results.jsonl" in capsys.readouterr().err
+    assert [set(line) for line in read_hours(tmp_path / "hours.jsonl")] == [{"setting", "name", "seed", "pit"}] * 2
+
+
+def test_a_history_of_one_hour_is_refused() -> None:
+    shown = CliRunner().invoke(app, ["power", "--history", "1"])
+    assert shown.exit_code == 1
+    assert "--history must be at least 2 hours, got 1" in shown.output
+
+
+def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
+    metrics = measure(_cell("hour", "st-tau"), tmp_path, tmp_path / "kept").metrics
+    assert metrics["tau"] > 0
+    assert "temperature" not in metrics

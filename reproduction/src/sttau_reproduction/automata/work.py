@@ -55,7 +55,7 @@ def _measured(cell: Cell) -> dict[str, float]:
 def run(
     folder: Path, plan: Plan | None = None, workers: int = 1, progress: Callable[[Step], None] = lambda _: None
 ) -> Outcome:
-    """Compute every cell that the folder does not hold yet, and write ``results.jsonl``.
+    """Compute every cell that the folder does not hold yet, and append its line to ``results.jsonl``.
 
     Args:
         folder: Folder of results; finished cells are kept in ``cells`` below it, and lines of ``results.jsonl`` count
@@ -65,9 +65,10 @@ def run(
         progress: Callback, called with every cell.
     """
     every, path = list(cells(plan or Plan())), folder / "results.jsonl"
-    accept_results(every, read_results(path) if path.exists() else [], Store(folder / "cells"))
+    before = read_results(path) if path.exists() else []
+    accept_results(every, before, Store(folder / "cells"))
     outcome = run_cells(every, Each(measure), folder / "cells", workers=workers, together=_network, progress=progress)
-    write_results(outcome.results, path)
+    write_results([*before, *(result for result in outcome.results if result not in before)], path)
     return outcome
 
 

@@ -83,7 +83,8 @@ class Recipe(NamedTuple):
     training: Mapping[str, Any]
 
 
-#: ``st-tau-best``, and ``lstm-best``, which is trained in the same way. reproduction/docs/log.md tells how they were chosen.
+#: ``st-tau-best``, and ``lstm-best``, which is trained in the same way; reproduction/docs/log.md tells how they were
+#: chosen.
 _BEST_BIH = Recipe(
     layer={"num_states": 16, "readout": "cell", "peephole": True, "temperature": 64.0, "gain": 2.0},
     paths=2,

@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from sttau_reproduction.classification.networks import NETWORKS
 Array = NDArray[Any]
 Arrays = dict[str, Array]
 
-_NORMS = ("expected", "maximum")
+_NORMS: tuple[Literal["expected", "maximum"], ...] = ("expected", "maximum")
 _RISKS = 1000  # points of a risk–coverage curve
 _TRACE = 250  # points of τ over training
 _BAND = (0.1, 0.9)  # quantiles of samples
