@@ -72,11 +72,11 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
         splits = load_splits("imdb", cell.settings["part"], "cpu")
     test, held_out, metrics = splits.test, splits.validation, result.metrics
 
-    def ask(data: Any, seed: int = 0) -> Any:
+    def predict_probabilities(data: Any, seed: int = 0) -> Any:
         return predict(model, data.inputs, data.lengths, 10, seed, keep_samples=True)  # type: ignore[call-overload]
 
-    answers = [ask(test, run) for run in range(runs)]
-    scaling = TemperatureScaling().fit(to_logits(ask(held_out)), held_out.labels)
+    answers = [predict_probabilities(test, run) for run in range(runs)]
+    scaling = TemperatureScaling().fit(to_logits(predict_probabilities(held_out)), held_out.labels)
     assert metrics["scaling_temperature"] == pytest.approx(scaling.temperature, rel=1e-4)
     plain = [_directly(answer.mean, test.labels) for answer in answers]
     scaled = [_directly(scaling.probabilities(to_logits(answer)), test.labels) for answer in answers]
@@ -91,16 +91,16 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
         )
         assert metrics[f"{key}_low"] == pytest.approx(100 * interval.low, abs=1e-3)
         assert metrics[f"{key}_high"] == pytest.approx(100 * interval.high, abs=1e-3)
-    for key, value in _directly(ask(held_out).mean, held_out.labels).items():
+    for key, value in _directly(predict_probabilities(held_out).mean, held_out.labels).items():
         if key in ("pe", "ece", "nll"):
             assert metrics[f"validation_{key}"] == pytest.approx(value, rel=1e-4)
 
-    for out, data in splits.outside.items():
+    for out, data in splits.ood.items():
         rows = arrays[f"inside_{out}"]
         assert len(set(rows.tolist())) == len(rows) == len(data)
         accuracy = [100 * float((a.label[rows] == test.labels[rows]).double().mean()) for a in answers]
         assert metrics[f"{out}_accuracy"] == pytest.approx(np.mean(accuracy))
-        foreign = [ask(data, run) for run in range(runs)]
+        foreign = [predict_probabilities(data, run) for run in range(runs)]
         for score, function in SCORES.items():
             key = f"{out}_{score.replace('-', '_')}"
             if name == "lstm" and score in ("variance", "mutual-information"):
@@ -120,7 +120,7 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
     validated = {u.number: u.validation for u in log if u.validation is not None}
     assert validated[int(metrics["best_update"])] == min(v for v in validated.values() if v is not None)
     np.testing.assert_allclose(arrays["probabilities"], answers[0].mean, atol=1e-5)
-    np.testing.assert_allclose(arrays["validation_probabilities"], ask(held_out).mean, atol=1e-5)
+    np.testing.assert_allclose(arrays["validation_probabilities"], predict_probabilities(held_out).mean, atol=1e-5)
     assert arrays["labels"].dtype == np.uint8
     assert arrays["labels"].tolist() == test.labels.tolist()
     assert arrays["validation_labels"].tolist() == held_out.labels.tolist()

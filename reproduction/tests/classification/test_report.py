@@ -130,7 +130,7 @@ def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: P
     assert _row(_part(made["table3"], "imdb"), "VD")[3] == f"{first['scaled_ece']:.2f}"
     sweep = _part(made["dropout-sweep"], "imdb")
     assert f"| VD | 0.4 | {first['sweep_0.4_pe']:.2f} | {first['sweep_0.4_ece']:.2f} |" in sweep
-    assert len(sweep.splitlines()) == 2 + len(dropout_sweep.RATES) + len(dropout_sweep.BESIDE)
+    assert len(sweep.splitlines()) == 2 + len(dropout_sweep.RATES) + len(dropout_sweep.COMPARED)
     assert _row(made["inter-patient"], "LSTM")[1] == str(find("bih_inter_patient", "lstm").seeds)
     assert made["ablation"].count("τ = 1") == 4
     assert not any("| LSTM |" in made[f"table2-{score}"] for score in ("variance", "mutual-information"))
@@ -266,7 +266,7 @@ def check_against_predictions(folder: Path, data: str, network: str) -> None:
         arrays = dict(file)
     found = errors(arrays["probabilities"], arrays["labels"])
     if data == "imdb":
-        for out in table2.OUTSIDE:
+        for out in table2.OOD:
             inside = arrays["probabilities"][arrays[f"inside_{out}"]]
             assert len(inside) == len(arrays[out])
             scores = (1 - inside.astype(float).max(1), 1 - arrays[out].astype(float).max(1))

@@ -6,7 +6,7 @@ from torch import nn
 
 from reproduction.tests.classification.small_networks import generated_reviews, reviews
 from sttau import SequenceClassifier, STTauLSTM, predict
-from sttau_reproduction.classification.splits import ask, load_splits
+from sttau_reproduction.classification.splits import load_splits, predict_probabilities
 
 
 def test_a_part_is_a_choice_from_the_whole_and_is_loaded_once() -> None:
@@ -26,12 +26,12 @@ def test_a_part_that_nothing_would_take_is_refused() -> None:
 
 def test_foreign_reviews_come_with_imdb() -> None:
     with generated_reviews():
-        found = load_splits("imdb", {"outside": 7}, "cpu")
-        assert {out: len(data) for out, data in found.outside.items()} == {"customer": 7, "movie": 7}
+        found = load_splits("imdb", {"ood": 7}, "cpu")
+        assert {out: len(data) for out, data in found.ood.items()} == {"customer": 7, "movie": 7}
 
 
 def test_asking_gives_the_runs_one_by_one() -> None:
     data = reviews("imdb", "test")
     model = SequenceClassifier(STTauLSTM(5, 6, num_states=3), 2, nn.Embedding(12, 5))
     expected = predict(model, data.inputs, data.lengths, samples=3, seed=4, keep_samples=True).samples
-    torch.testing.assert_close(ask(model, data, samples=3, seed=4), expected)
+    torch.testing.assert_close(predict_probabilities(model, data, samples=3, seed=4), expected)

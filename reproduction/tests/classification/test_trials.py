@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from reproduction.tests.classification.small_networks import PART, network
 from sttau_reproduction.classification import trials
 from sttau_reproduction.classification.networks import find
-from sttau_reproduction.classification.splits import ask, load_splits
+from sttau_reproduction.classification.splits import load_splits, predict_probabilities
 from sttau_reproduction.classification.trained import read_network
 from sttau_reproduction.cli import app
 
@@ -71,7 +71,7 @@ def test_trials_are_judged_on_validation_data_alone(tmp_path: Path, monkeypatch:
     for name in ("loss", "gradient_norm"):
         between = [median(getattr(update, name) for update in log[end - 4 : end]) for end in (4, 8, 12)]
         assert drawn[0][name] == pytest.approx(between, rel=1e-3)
-    wrong = ask(model, data.validation).mean(0).argmax(-1) != data.validation.labels
+    wrong = predict_probabilities(model, data.validation).mean(0).argmax(-1) != data.validation.labels
     assert first["metrics"]["validation_pe"] == pytest.approx(100 * float(wrong.double().mean()))
     others = {name for name in first["metrics"] if not name.startswith("validation_")}
     assert others == {"scaling_temperature", "best_update", "tau"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from sttau.jobs.results import Result
-from sttau_reproduction.power.tables import laws_table, paper_table, paths_table
+from sttau_reproduction.power.tables import distributions_table, paper_table, paths_table
 
 
 def _result(method: str, seed: int, metrics: dict[str, float], **settings: Any) -> Result:
@@ -19,7 +19,7 @@ def test_a_law_is_shown_beside_persistence_with_the_spread_over_seeds() -> None:
         _result("st-tau", 0, {"mse": 0.1, "crps": 0.1}, made={"paths": 1}),
         _result("lstm", 0, {"mse": 9.0, "crps": 9.0}, setting="day"),
     ]
-    persistence, lstm, alone = laws_table(results, "hour")
+    persistence, lstm, alone = distributions_table(results, "hour")
     assert (persistence[0], persistence[3], persistence[6]) == ("persistence", "+0 %", "0.3000")
     assert (lstm[0], lstm[1], lstm[2], lstm[3]) == ("LSTM", "2", "0.250", "-38 %")
     assert (lstm[6], lstm[9]) == ("0.1500 ± 0.0707", "95.0")

@@ -16,7 +16,16 @@ from sttau.jobs.runner import Outcome
 from sttau_reproduction.cli import app
 from sttau_reproduction.power import work as power
 from sttau_reproduction.power.shown import read_hours
-from sttau_reproduction.power.work import METHODS, QUICK, answer_law, cells, judge, measure, name_of, to_power
+from sttau_reproduction.power.work import (
+    METHODS,
+    QUICK,
+    cells,
+    evaluate,
+    forecast_distribution,
+    measure,
+    name_of,
+    to_power,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -117,10 +126,10 @@ def test_laws_are_judged_as_their_formulas_say() -> None:
     """A log-normal law: its mean, its median, its quantiles, its density."""
     mean, variance = torch.full((1, 4000, 1), 0.5, dtype=torch.float64), torch.full((1, 4000, 1), 0.25).double()
     drawn = to_power(mean + 0.5 * torch.randn(mean.shape, dtype=torch.float64))[0, :, 0]
-    answer = answer_law(mean, variance, drawn)
+    answer = forecast_distribution(mean, variance, drawn)
     middle, deviation = power.CENTRE + 0.5 * power.SCALE, 0.5 * power.SCALE
     assert float(answer.mean[0]) == pytest.approx(math.exp(middle + deviation**2 / 2), rel=1e-6)
-    found = judge(answer.points, answer.mean, drawn)
+    found = evaluate(answer.points, answer.mean, drawn)
     assert found["width_95"] == pytest.approx(
         math.exp(middle + 1.95996 * deviation) - math.exp(middle - 1.95996 * deviation), rel=2e-3
     )

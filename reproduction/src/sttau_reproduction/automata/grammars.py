@@ -187,15 +187,15 @@ def mode(grammar: int, seed: int, mode: str, updates: int) -> dict[str, float]:
     """One attempt with a number of updates, under one of the ways of training."""
     train = load(f"tomita{grammar}", "train")
     began = time.perf_counter()
-    law, _, batches = mode.replace("straight_through", "hard").partition(",")
+    way, _, batches = mode.replace("straight_through", "hard").partition(",")
     learned = learn(
         train,
-        mode=law,  # type: ignore[arg-type]
-        batch_size=64 if batches or law != "exact" else None,
+        mode=way,  # type: ignore[arg-type]
+        batch_size=64 if batches or way != "exact" else None,
         updates=updates,
         attempts=1,
-        learning_rate=0.01 if batches or law != "exact" else 0.02,
-        goal=1e-4 if law == "exact" and not batches else 1e-3,
+        learning_rate=0.01 if batches or way != "exact" else 0.02,
+        goal=1e-4 if way == "exact" and not batches else 1e-3,
         seed=seed,
     )
     took = time.perf_counter() - began

@@ -123,7 +123,7 @@ def _spectral_gap(learned: WeightedAutomaton, number: int, length: int) -> Tenso
 def cramer_rao(number: int, copies: int = 10) -> dict[str, float]:
     """What the training labels allow at best: standard errors of any unbiased estimate (Cramér and Rao).
 
-    The estimator is even told the number of states, the start, and which states accept; only the moves are unknown.
+    The estimator even knows the number of states, the start, and which states accept; only the moves are unknown.
 
     Returns:
         ``p_0``, the standard error of the probability that "0" is accepted; ``largest``, of any string of 1 to 15
@@ -137,12 +137,12 @@ def cramer_rao(number: int, copies: int = 10) -> dict[str, float]:
     for place, (a, i, j) in enumerate(free):
         changes[place, a, i, j], changes[place, a, i, heaviest[a, i]] = 1, -1
     longest = 9 if number == 1 else 10
-    laws, slope = truth.initial[None], torch.zeros(len(free), 1, k, dtype=torch.float64)
+    states, slope = truth.initial[None], torch.zeros(len(free), 1, k, dtype=torch.float64)
     chances, slopes_of = [], []
     for _ in range(_TO_LENGTH):
-        slope = torch.stack([slope @ truth.matrices[a] + laws @ changes[:, a] for a in range(2)], dim=2).flatten(1, 2)
-        laws = torch.stack([laws @ truth.matrices[a] for a in range(2)], dim=1).flatten(0, 1)
-        chances.append(laws @ truth.output)
+        slope = torch.stack([slope @ truth.matrices[a] + states @ changes[:, a] for a in range(2)], dim=2).flatten(1, 2)
+        states = torch.stack([states @ truth.matrices[a] for a in range(2)], dim=1).flatten(0, 1)
+        chances.append(states @ truth.output)
         slopes_of.append(slope @ truth.output)
     p, slopes = torch.cat(chances), torch.cat(slopes_of, dim=1).T
     seen = (torch.arange(len(p)) < 2 ** (longest + 1) - 2) & (p > 1e-9) & (p < 1 - 1e-9)

@@ -96,7 +96,7 @@ def _from_plain(plain: dict[str, Any]) -> Snapshot:
 
 
 def watch_training(grammar: int = 3, updates: int = 3000, every: int = 50, seed: int = 0) -> tuple[Snapshot, Snapshot]:
-    """Train as the paper does, by soft samples, and read the automaton as training goes on (the paper's Figure 8).
+    """Train as the paper does, by soft samples, and extract the automaton every few updates (the paper's Figure 8).
 
     Returns:
         The first automaton that labels all training strings rightly, or the last but one if none does; and the last.

@@ -114,7 +114,7 @@ def harder_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
 
 
 def reference_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Runs of a foreign implementation, by ``benchmarks/recurrent_ppo.py``."""
+    """Runs of another implementation, by ``benchmarks/recurrent_ppo.py``."""
     return [
         (
             result.data,

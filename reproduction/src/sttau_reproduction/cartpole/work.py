@@ -221,11 +221,11 @@ def run(
     """Tune, then run the experiment, then see what τ does; write one file of results for each.
 
     Args:
-        folder: for finished and unfinished cells; the same folder goes on where it was.
-        out: for results.
-        plan: how much.
-        workers: processes.
-        progress: is told of every cell.
+        folder: Folder of finished and unfinished cells; a run with the same folder resumes.
+        out: Folder for results.
+        plan: Size of the experiment.
+        workers: Number of processes.
+        progress: Callback, called with every cell.
     """
     tuning = run_cells(tuning_cells(plan), Each(compute), folder, workers=workers, progress=progress)
     if tuning.failures:

@@ -1,4 +1,4 @@
-"""The ablation: how many states, and τ learned or fixed at 1, judged by out-of-distribution detection."""
+"""The ablation: how many states, and τ learned or fixed at 1, evaluated by OOD detection."""
 
 from __future__ import annotations
 

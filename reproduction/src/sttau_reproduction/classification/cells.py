@@ -1,4 +1,4 @@
-"""One cell for each network and seed; the work: train what it needs, ask it everything.
+"""One cell per network and seed; the work: train the networks it needs, evaluate them.
 
 FOLDER/results.jsonl        one line a cell
 FOLDER/runs.jsonl           one line for every run that had something to compute
@@ -32,21 +32,21 @@ from sttau_reproduction.classification.figures import FIGURES, READING
 from sttau_reproduction.classification.history import noted
 from sttau_reproduction.classification.networks import NETWORKS, TRIED, Network, find, make_quick
 from sttau_reproduction.classification.predictions import predictions_path, write_arrays, write_summaries
-from sttau_reproduction.classification.splits import OUTSIDE, load_splits
+from sttau_reproduction.classification.splits import OOD, load_splits
 from sttau_reproduction.classification.timing import EXPERIMENT as TIMING
 from sttau_reproduction.classification.timing import Timing
 from sttau_reproduction.classification.trained import read_network, train, trainings_of
 
 EXPERIMENT = "paper"
-#: Of the questions and their answers; to be raised with any change that gives other numbers for the same weights.
+#: Version of the evaluation; to be raised with any change that gives other metrics for the same weights.
 VERSION = 1
 
 SAMPLES = 10  # Monte-Carlo runs of a prediction
-_JUDGES = 8  # cells that are evaluated at a time beside a GPU
+_EVALUATIONS = 8  # cells that are evaluated at the same time with a GPU
 RUNS = 10  # predictions of a network's first seed, where they differ
 _DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do
 
-#: What can be asked for, and its tables.
+#: What can be computed, and its tables.
 TABLES: dict[str, tuple[Table, ...]] = {
     "table1": table1.TABLES,
     "table2": table2.TABLES,
@@ -60,7 +60,7 @@ CHOICES = (*TABLES, "figures", "all")
 
 
 def tables_of(what: str) -> tuple[Table, ...]:
-    """The tables that are shown when one of :data:`CHOICES` is asked for.
+    """The tables of one of :data:`CHOICES`.
 
     Example:
         >>> [table.name for table in tables_of("ablation")]
@@ -110,7 +110,7 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
 
     Args:
         networks: of which.
-        seeds: of each, in place of those declared; an ensemble has one.
+        seeds: Number of seeds, instead of those declared; an ensemble has one.
         quick: everything small, on a part of the data.
 
     Example:
@@ -138,9 +138,9 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
 
 
 def check_data(cells: Iterable[Cell]) -> None:
-    """Load all data that cells need, so that what is missing is told before any work."""
+    """Load all data that cells need, so that missing data is reported before any work."""
     for data in sorted({cell.data for cell in cells}):
-        for name in (data, *OUTSIDE.get(data, {}).values()):
+        for name in (data, *OOD.get(data, {}).values()):
             load(name, "test")
 
 
@@ -160,7 +160,7 @@ class Work:
 
     def __call__(self, cells: Sequence[Cell], workshop: Path) -> Iterator[tuple[Cell, Result | Exception]]:
         """Yield each cell with its result, or with why there is none."""
-        torch.set_num_threads(1)  # of small steps, and of several cells that are judged at a time
+        torch.set_num_threads(1)  # of small steps, and of several cells that are evaluated at a time
         networks = self.folder / "networks"
         needs = {cell.key: trainings_of(cell) for cell in cells}
         trainings = {training.key: training for cell in cells for training in needs[cell.key]}
@@ -180,19 +180,19 @@ class Work:
                 if not waiting[cell.key]:
                     del waiting[cell.key]
                     if self.device == "cpu":
-                        yield cell, self._answer(cell, seconds[cell.key])
+                        yield cell, self._try(cell, seconds[cell.key])
                     else:
                         ready.append(cell)
-        # A GPU is busy with training until here. Then it answers for some while the CPU judges the answers of others.
-        pool = ThreadPoolExecutor(min(_JUDGES, os.cpu_count() or 1))
+        # A GPU is busy with training until here. Then it predicts for some while the CPU evaluates others.
+        pool = ThreadPoolExecutor(min(_EVALUATIONS, os.cpu_count() or 1))
         try:
-            answers = {pool.submit(self._answer, cell, seconds[cell.key]): cell for cell in ready}
-            for answer in as_completed(answers):
-                yield answers[answer], answer.result()
+            pending = {pool.submit(self._try, cell, seconds[cell.key]): cell for cell in ready}
+            for future in as_completed(pending):
+                yield pending[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)  # who interrupts waits for what is begun, no longer
 
-    def _answer(self, cell: Cell, seconds: float) -> Result | Exception:
+    def _try(self, cell: Cell, seconds: float) -> Result | Exception:
         try:
             return self._evaluate(cell, seconds)
         except Exception as failure:
@@ -212,12 +212,12 @@ class Work:
             reads=cell.method in READING,
         )
         if found.arrays:
-            name = {"cell": np.array(cell.key)}  # whose answers they are
+            name = {"cell": np.array(cell.key)}  # whose predictions they are
             write_arrays(found.arrays | name, _kept_at(self.folder, cell))
         states = settings["settings"].get("num_states")
-        told = {name: value for name, value in settings.items() if value != {}}  # no part means all
+        shown = {name: value for name, value in settings.items() if value != {}}  # no part means all
         took = seconds + time.perf_counter() - began
-        return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, found.metrics, told, took)
+        return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, found.metrics, shown, took)
 
 
 def _kept_at(folder: Path, cell: Cell) -> Path:
@@ -225,7 +225,7 @@ def _kept_at(folder: Path, cell: Cell) -> Path:
 
 
 def _has_file(cell: Cell) -> bool:
-    """Whether the answers of a cell are kept."""
+    """Whether the predictions of a cell are kept."""
     return cell.seed == 0 and cell.method not in TRIED
 
 
@@ -236,7 +236,7 @@ def missing_cells(cells: Iterable[Cell], folder: Path) -> list[Cell]:
 
 
 def _lost(cell: Cell, folder: Path) -> bool:
-    """Whether the answers of a first seed are gone, or are those of another network of that name."""
+    """Whether the predictions of a first seed are missing, or are those of another network of that name."""
     if not _has_file(cell):
         return False
     try:
@@ -274,7 +274,7 @@ def run(
         device: ``cpu`` or ``cuda``.
         at_once: trainings at a time on a GPU.
         timing: whether to measure, when all is trained, how long each network takes alone.
-        progress: is told of every cell.
+        progress: Callback, called with every cell.
     """
     store = Store(folder / "cells")
     for cell in cells:

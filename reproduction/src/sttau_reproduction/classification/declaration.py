@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Networks down, columns across, data sets beside each other.
+    """Networks in rows, metrics in columns, one part per data set.
 
     Attributes:
         name: of the table, for commands and files.

@@ -82,7 +82,7 @@ def sweep_figure(
     """Error and calibration of variational dropout against its rate when predicting, with ST-τ's lines.
 
     Args:
-        networks: by data set: the one that was asked under all rates, then those that are drawn as a line.
+        networks: by data set: the one that was evaluated with all rates, then those that are drawn as a line.
         metrics: titles by key: a panel for each.
         results: rows; rates come from the keys ``sweep_{rate}_{metric}``.
 
@@ -98,14 +98,14 @@ def sweep_figure(
     with look():
         figure = Figure(figsize=(3.7 * len(metrics), 3.0 * len(shown) + 0.4), layout="constrained")
         grid = figure.subplots(len(shown), len(metrics), squeeze=False, sharex=True)
-        for panels, (data, (asked, *beside)) in zip(grid, shown.items(), strict=True):
-            (cell,) = cells_of(results, data, asked, 0)
-            rates = sweep_rates(results, data, asked)
+        for panels, (data, (varied, *others)) in zip(grid, shown.items(), strict=True):
+            (cell,) = cells_of(results, data, varied, 0)
+            rates = sweep_rates(results, data, varied)
             for axes, (key, title) in zip(panels, metrics.items(), strict=True):
                 swept = [cell.metrics.get(f"sweep_{rate}_{key}", np.nan) for rate in rates]
-                label = title_of(asked, data)
-                axes.plot([float(r) for r in rates], swept, color=_color(asked), marker="o", markersize=4, label=label)
-                for name in beside:
+                label = title_of(varied, data)
+                axes.plot([float(r) for r in rates], swept, color=_color(varied), marker="o", markersize=4, label=label)
+                for name in others:
                     found = values_of(cells_of(results, data, name), key)
                     if found:
                         style: dict[str, Any] = {"linewidth": 1.5, "label": title_of(name, data)}
@@ -120,7 +120,7 @@ def sweep_figure(
 
 
 def sweep_rates(results: Sequence[Result], data: str, network: str) -> list[str]:
-    """Rates that the first seed of a network was asked under, as the keys spell them.
+    """Rates that the first seed of a network was evaluated with, as the keys spell them.
 
     Example:
         >>> row = Result("paper", "bih", "dropout", None, 0, {"sweep_0.3_pe": 2.0, "pe": 1.5}, {}, 1.0)
@@ -246,7 +246,7 @@ def heartbeat_figure(networks: Sequence[str], summaries: Summaries, traces: Trac
                     if trace is not None:
                         panels[0, n].plot(np.arange(1, len(trace) + 1), trace, color=INK, linewidth=1.2)
                 for number, color in enumerate((BLUE, ORANGE, RED, PURPLE, GREEN)):
-                    _believed(panels[-1, n], summary.reading[:, n, :, number], color, CLASS_NAMES[number])
+                    _band(panels[-1, n], summary.reading[:, n, :, number], color, CLASS_NAMES[number])
                 panels[-1, n].set_ylim(-0.03, 1.03)
         for axes in grid[-1]:
             axes.set_xlabel("points read")
@@ -265,7 +265,7 @@ def sentence_figure(networks: Sequence[str], summaries: Summaries) -> Figure | N
         figure = Figure(figsize=(max(7.0, width), 2.7 * len(texts)), layout="constrained")
         for n, (axes, words) in enumerate(zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True)):
             for name, summary in found.items():
-                _believed(axes, summary.reading[:, n, : len(words), 1], _color(name), title_of(name, "imdb"), "o")
+                _band(axes, summary.reading[:, n, : len(words), 1], _color(name), title_of(name, "imdb"), "o")
             axes.axhline(0.5, color=MUTED, linewidth=0.8, linestyle=":")
             axes.set_xticks(range(1, len(words) + 1), words, rotation=40, ha="right", rotation_mode="anchor", color=INK)
             axes.set(ylim=(-0.03, 1.03), xlim=(0.5, len(words) + 0.5), ylabel="p(positive)")
@@ -310,7 +310,7 @@ def tradeoff_figure(
 
 
 def risk_coverage_figure(data: str, networks: Sequence[str], summaries: Summaries) -> Figure | None:
-    """Error of the answers given if the least confident are withheld, first seed."""
+    """Risk–coverage curves: error of the predictions kept when the least confident are rejected, first seed."""
     found = _known(data, networks, summaries)
     if not found:
         return None
@@ -328,8 +328,8 @@ def risk_coverage_figure(data: str, networks: Sequence[str], summaries: Summarie
         notable = [coverage[risk > 0.1 * worst] for coverage, risk in shown]
         first = min((part[0] for part in notable if len(part)), default=0.0)
         left = 10 * min(9, int(first / 10))  # to the left of that nearly nothing is wrong
-        axes.set(xlim=(left, 100), ylim=(0, 1.05 * worst or 1), xlabel="answers given, %", ylabel="of them wrong, %")
-        axes.set_title(f"{DATA[data]}: the least sure answers are withheld")
+        axes.set(xlim=(left, 100), ylim=(0, 1.05 * worst or 1), xlabel="coverage, %", ylabel="risk: error, %")
+        axes.set_title(f"{DATA[data]}: rejecting the least confident predictions")
         _gridded(axes)
         axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
@@ -348,7 +348,7 @@ def _color(network: str) -> str:
     return COLORS.get(network, INK)
 
 
-def _believed(axes: Axes, band: NDArray[Any], color: str, label: str, marker: str = "") -> None:
+def _band(axes: Axes, band: NDArray[Any], color: str, label: str, marker: str = "") -> None:
     """Draw the mean, and the band that holds the middle 80 % of samples, of (3, time) mean, low and high."""
     mean, low, high = band
     steps = np.arange(1, len(mean) + 1)

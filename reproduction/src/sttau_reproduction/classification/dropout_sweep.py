@@ -1,4 +1,4 @@
-"""The sweep of the dropout rate at prediction time (the paper's Figure on VD), beside ST-τ, which has no such rate."""
+"""The sweep of the dropout rate at prediction time (the paper's figure on VD), and ST-τ, which has no such rate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from sttau_reproduction.classification.declaration import Column, Table
 
 RATES = tuple(number / 10 for number in range(10))
 METRICS = {"pe": "PE %", "ece": "ECE %", "mce": "MCE %"}
-NETWORK = "dropout"  # that is asked under every rate
-BESIDE = ("st-tau-classes", "st-tau-classes-plain", "st-tau-best")  # drawn as lines
+NETWORK = "dropout"  # that is evaluated with every rate
+COMPARED = ("st-tau-classes", "st-tau-classes-plain", "st-tau-best")  # drawn as lines
 
 
 def key(rate: float, metric: str) -> str:
@@ -33,7 +33,7 @@ TABLES = (
     Table(
         name="dropout-sweep-beside",
         title="ST-τ, without a rate to choose",
-        networks={"bih": BESIDE, "imdb": BESIDE},
+        networks={"bih": COMPARED, "imdb": COMPARED},
         columns=table1.COLUMNS,
     ),
 )

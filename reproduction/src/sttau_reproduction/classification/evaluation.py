@@ -1,7 +1,7 @@
-"""All that a trained network is asked, and the numbers that are kept of its answers.
+"""Evaluation of a trained network: all metrics, and the predictions that are kept.
 
-An answer is (runs, sequences, classes): the probabilities of single Monte-Carlo runs or of the members of an ensemble;
-one run where nothing is drawn. A prediction is their mean. Errors, calibration errors and areas are in percent.
+Probabilities are (samples, sequences, classes): those of single Monte-Carlo samples or of the members of an ensemble;
+one sample for deterministic networks. A prediction is their mean. Errors, calibration errors and areas are in percent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sttau.training import Update
 from sttau_reproduction.classification.dropout_sweep import METRICS, RATES, key
 from sttau_reproduction.classification.figures import SENTENCES
 from sttau_reproduction.classification.predictions import Arrays
-from sttau_reproduction.classification.splits import Splits, ask, lengths_of
+from sttau_reproduction.classification.splits import Splits, lengths_of, predict_probabilities
 
 _RESAMPLES = 1000
 _OVER_RUNS = ("variance", "mutual-information")  # scores that a single run has not
@@ -85,12 +85,12 @@ def measure(probabilities: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-def detect(inside: Tensor, outside: Tensor) -> dict[str, float]:
-    """How well each score tells foreign sequences from familiar ones.
+def detect(familiar: Tensor, ood: Tensor) -> dict[str, float]:
+    """Areas and error rates of OOD detection by each score.
 
     Args:
-        inside: (runs, sequences, classes) answers about familiar sequences.
-        outside: (runs, others, classes) about foreign ones.
+        familiar: (samples, sequences, classes) probabilities of in-distribution sequences.
+        ood: (samples, others, classes) probabilities of OOD sequences.
 
     Example:
         >>> found = detect(torch.tensor([[[0.9, 0.1], [0.8, 0.2]]]), torch.tensor([[[0.5, 0.5], [0.85, 0.15]]]))
@@ -99,8 +99,8 @@ def detect(inside: Tensor, outside: Tensor) -> dict[str, float]:
     """
     metrics = {}
     for name, score in SCORES.items():
-        if len(inside) > 1 or name not in _OVER_RUNS:
-            found = detection(score(inside), score(outside))
+        if len(familiar) > 1 or name not in _OVER_RUNS:
+            found = detection(score(familiar), score(ood))
             for what in _AREAS:
                 metrics[f"{name.replace('-', '_')}_{what}"] = 100 * getattr(found, what)
     return metrics
@@ -123,24 +123,24 @@ def detect_by_distance(
     rows = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:_FITTED]
     distance = FeatureDistance().fit(read(train, rows), train.labels[rows])
     metrics: dict[str, float] = {}
-    for out, data in splits.outside.items():
+    for out, data in splits.ood.items():
         found = detection(distance(read(splits.test, inside[out])), distance(read(data, torch.arange(len(data)))))
         metrics |= {f"{out}_feature_distance_{what}": 100 * getattr(found, what) for what in _AREAS}
     return metrics
 
 
-def choose_inside(sequences: int, outside: dict[str, SequenceDataset]) -> dict[str, Tensor]:
-    """As many row numbers of the test data as there are foreign sequences, a seeded choice, for each foreign set."""
+def choose_in_distribution(sequences: int, ood: dict[str, SequenceDataset]) -> dict[str, Tensor]:
+    """As many rows of the test data as there are OOD sequences, a seeded choice, for each OOD data set."""
     return {
         out: torch.randperm(sequences, generator=torch.Generator().manual_seed(place))[: len(data)].sort().values
-        for place, (out, data) in enumerate(outside.items())
+        for place, (out, data) in enumerate(ood.items())
     }
 
 
 def evaluate(
     model: SequenceModel, splits: Splits, log: Sequence[Update], *, samples: int, runs: int, first: bool, reads: bool
 ) -> Evaluation:
-    """Ask a trained network everything.
+    """Evaluate a trained network on everything.
 
     Args:
         model: the network.
@@ -153,24 +153,24 @@ def evaluate(
     """
     test, labels = splits.test, splits.test.labels
     runs = runs if draws(model) else 1
-    validation = ask(model, splits.validation, samples)
+    validation = predict_probabilities(model, splits.validation, samples)
     held_out, answered = splits.validation.labels, validation.mean(0)
     scaling = TemperatureScaling().fit(to_logits(validation), held_out)
-    inside = choose_inside(len(test), splits.outside)
+    inside = choose_in_distribution(len(test), splits.ood)
     every: list[dict[str, float]] = []
     arrays: Arrays = {}
     metrics: dict[str, float] = {}
     for run in range(runs):
-        answers = ask(model, test, samples, run)
-        p = answers.mean(0)
-        scaled = measure(scaling.probabilities(to_logits(answers)), labels)
+        drawn = predict_probabilities(model, test, samples, run)
+        p = drawn.mean(0)
+        scaled = measure(scaling.probabilities(to_logits(drawn)), labels)
         found = measure(p, labels) | {f"scaled_{name}": value for name, value in scaled.items()}
-        for out, data in splits.outside.items():
-            rows, foreign = inside[out], ask(model, data, samples, run)
-            found |= {f"{out}_{name}": value for name, value in detect(answers[:, rows], foreign).items()}
+        for out, data in splits.ood.items():
+            rows, ood = inside[out], predict_probabilities(model, data, samples, run)
+            found |= {f"{out}_{name}": value for name, value in detect(drawn[:, rows], ood).items()}
             found[f"{out}_accuracy"] = 100 * (1 - prediction_error(p[rows], labels[rows]))
             if run == 0:
-                arrays |= _foreign_arrays(out, rows, answers[:, rows], foreign)
+                arrays |= _ood_arrays(out, rows, drawn[:, rows], ood)
         every.append(found)
         if run == 0:
             arrays |= {"probabilities": _floats(p), "labels": labels.numpy().astype(np.uint8)}
@@ -224,11 +224,11 @@ def _history(model: SequenceModel, log: Sequence[Update]) -> dict[str, float]:
     return found
 
 
-def _foreign_arrays(out: str, rows: Tensor, inside: Tensor, outside: Tensor) -> Arrays:
-    arrays: Arrays = {f"inside_{out}": rows.numpy().astype(np.int32), out: _floats(outside.mean(0))}
-    if len(inside) > 1:
-        arrays[f"inside_{out}_variance"] = _floats(SCORES["variance"](inside))
-        arrays[f"{out}_variance"] = _floats(SCORES["variance"](outside))
+def _ood_arrays(out: str, rows: Tensor, familiar: Tensor, ood: Tensor) -> Arrays:
+    arrays: Arrays = {f"inside_{out}": rows.numpy().astype(np.int32), out: _floats(ood.mean(0))}
+    if len(familiar) > 1:
+        arrays[f"inside_{out}_variance"] = _floats(SCORES["variance"](familiar))
+        arrays[f"{out}_variance"] = _floats(SCORES["variance"](ood))
     return arrays
 
 
@@ -241,7 +241,7 @@ def sweep(model: SequenceModel, test: SequenceDataset, samples: int) -> dict[str
     with _rate_put_back(layer):
         for rate in RATES:
             layer.dropout = rate
-            found = measure(ask(model, test, samples).mean(0), test.labels)
+            found = measure(predict_probabilities(model, test, samples).mean(0), test.labels)
             metrics |= {key(rate, name): found[name] for name in METRICS}
     return metrics
 

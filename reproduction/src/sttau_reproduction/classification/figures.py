@@ -21,6 +21,6 @@ FIGURES: dict[str, dict[str, tuple[str, ...]]] = {
     "reliability": dict(table1.NETWORKS),
     "temperature": {"bih": _FINITE, "imdb": _FINITE},
     "reading": {"bih": READING, "imdb": READING},
-    "dropout-sweep": dict.fromkeys(("bih", "imdb"), (dropout_sweep.NETWORK, *dropout_sweep.BESIDE)),
+    "dropout-sweep": dict.fromkeys(("bih", "imdb"), (dropout_sweep.NETWORK, *dropout_sweep.COMPARED)),
     "ablation": dict(ablation.TABLES[0].networks),
 }

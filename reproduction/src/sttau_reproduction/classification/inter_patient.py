@@ -1,4 +1,4 @@
-"""Table 1 again, on heartbeats of patients that nobody was trained on: not in the paper."""
+"""Table 1 again, on heartbeats of patients without training data: not in the paper."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Recipe(NamedTuple):
 
     layer: Mapping[str, Any]  # of the finite-state network alone
     paths: int  # that it is trained on together
-    shared: Mapping[str, Any]  # settings of the LSTM beside it too
+    shared: Mapping[str, Any]  # settings that the LSTM with matched training has too
     training: Mapping[str, Any]
 
 

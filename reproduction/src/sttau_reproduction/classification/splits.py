@@ -1,4 +1,4 @@
-"""The data of the paper's networks, on the device where it is used, and how a network is asked about it."""
+"""The data of the paper's networks, on the device where it is used, and the predictions of a network for it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sttau.data import SequenceDataset, load
 from sttau.inference import predict
 from sttau.models import SequenceModel
 
-#: Foreign data that networks are asked about, by the data they were trained on.
-OUTSIDE: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
+#: OOD data sets that networks are evaluated on, by the data they were trained on.
+OOD: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
 
 _PART_SEED = 0
-_PARTS = ("train", "validation", "test", "outside", "time", "held_out")
+_PARTS = ("train", "validation", "test", "ood", "time", "held_out")
 
 
 class Splits(NamedTuple):
-    """All that a network is trained on and asked about."""
+    """All data that a network is trained and evaluated on."""
 
     train: SequenceDataset
     validation: SequenceDataset
     test: SequenceDataset
-    outside: dict[str, SequenceDataset]
+    ood: dict[str, SequenceDataset]
 
 
 def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
@@ -35,7 +35,7 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
 
     Args:
         data: name of the data set.
-        part: how many sequences of ``train``, ``validation``, ``test`` and of each foreign set (``outside``), a seeded
+        part: how many sequences of ``train``, ``validation``, ``test`` and of each OOD data set (``ood``), a seeded
             choice, and to how many steps they are cut (``time``); all where nothing is said. ``held_out`` training
             sequences are for validation too, and not trained on.
         device: where to.
@@ -64,7 +64,7 @@ def _load_once(data: str, part: tuple[tuple[str, int], ...], device: str) -> Spl
         train=train,
         validation=validation,
         test=get(data, "test", "test"),
-        outside={out: get(name, "test", "outside") for out, name in OUTSIDE.get(data, {}).items()},
+        ood={out: get(name, "test", "ood") for out, name in OOD.get(data, {}).items()},
     )
     if device == "cuda":
         torch.cuda.synchronize()  # it will be read on other streams
@@ -105,7 +105,7 @@ def _cut(data: SequenceDataset, size: int | None, time: int | None) -> SequenceD
 
 
 def _on(data: SequenceDataset, device: str) -> SequenceDataset:
-    """Labels and lengths stay here: they are asked for one by one."""
+    """Labels and lengths stay on the CPU: they are read one by one."""
     return replace(data, inputs=data.inputs.to(device))
 
 
@@ -114,26 +114,26 @@ def lengths_of(data: SequenceDataset) -> Tensor | None:
     return None if bool((data.lengths == data.inputs.shape[1]).all()) else data.lengths
 
 
-def ask(model: SequenceModel, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
-    """Ask a network about all sequences.
+def predict_probabilities(model: SequenceModel, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
+    """Predict the class probabilities of all sequences.
 
     Args:
         model: a classifier, or an ensemble of them.
-        data: what it is asked about.
+        data: Sequences to predict.
         samples: Monte-Carlo runs, where it draws.
         seed: of the noise.
 
     Returns:
-        (runs, sequences, classes) float32 probabilities of the single runs, or members, on the CPU.
+        (runs, sequences, classes) float32 probabilities of the single samples, or members, on the CPU.
 
     Example:
         >>> from sttau import SequenceClassifier, STTauLSTM
         >>> model = SequenceClassifier(STTauLSTM(8, 16, num_states=4), num_classes=10)
-        >>> ask(model, load("digits", "test"), samples=3).shape
+        >>> predict_probabilities(model, load("digits", "test"), samples=3).shape
         torch.Size([3, 359, 10])
     """
-    answer = predict(  # type: ignore[call-overload]
+    prediction = predict(  # type: ignore[call-overload]
         model, data.inputs, lengths_of(data), samples, seed, keep_samples=True
     )
-    answers: Tensor = answer.samples.cpu()
-    return answers
+    probabilities: Tensor = prediction.samples.cpu()
+    return probabilities

@@ -1,11 +1,11 @@
-"""Table 2: noticing reviews that are not of IMDB. One table for each score of strangeness."""
+"""Table 2: detection of reviews that are not of IMDB. One table per OOD score."""
 
 from __future__ import annotations
 
 from sttau_reproduction.classification.declaration import Column, Table, rows
 from sttau_reproduction.classification.networks import declared
 
-OUTSIDE = {"customer": "Customer", "movie": "Movie"}
+OOD = {"customer": "Customer", "movie": "Movie"}
 SCORES = {
     "max_probability": "max. probability",
     "variance": "variance of the max. probability",
@@ -13,7 +13,7 @@ SCORES = {
     "mutual_information": "mutual information",
     "feature_distance": "distance of features",
 }
-DRAWING = (  # networks with several answers, among which there is a variance
+DRAWING = (  # networks with several samples, which have a variance
     "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "st-tau-classes", "st-tau-classes-plain",
     "st-tau-10", "st-tau-10-plain", "st-tau-100", "st-tau-best", "st-tau-ensemble", "lstm-best-ensemble",
 )  # fmt: skip
@@ -25,10 +25,10 @@ ALL = (
 
 
 def columns(score: str) -> tuple[Column, ...]:
-    """Accuracy inside, AUPR, AUROC and false positives at 95 %, for both foreign sets."""
+    """In-distribution accuracy, AUPR, AUROC and false positive rate at 95 %, for both OOD data sets."""
     return tuple(
         column
-        for out, title in OUTSIDE.items()
+        for out, title in OOD.items()
         for column in (
             Column(f"{out}_accuracy", f"{title}: accuracy %", 1, "max"),
             Column(f"{out}_{score}_aupr", f"{title}: O-AUPR %", 1, "max"),

@@ -94,7 +94,7 @@ def title_of(network: str, data: str) -> str:
 
 
 def cells_of(results: Sequence[Result], data: str, network: str, seed: int | None = None) -> list[Result]:
-    """Rows of one network, by seed; those of one seed if asked for.
+    """Rows of one network, by seed; those of one seed if given.
 
     Example:
         >>> rows = [Result("paper", "bih", "lstm", None, seed, {"pe": 1.0 + seed}, {}, 1.0) for seed in (1, 0)]
@@ -236,18 +236,18 @@ def sweep_rows(data: str, results: Sequence[Result]) -> tuple[list[tuple[str, ..
         ('VD', '0.3', '—', '—', '—')
     """
     name, metrics = dropout_sweep.NETWORK, dropout_sweep.METRICS
-    asked = {column.key: column for column in _SWEEP.columns}
+    columns = {column.key: column for column in _SWEEP.columns}
     rows = [
         (
             title_of(name, data),
             f"{rate:.1f}",
-            *(show(cells_of(results, data, name, 0), asked[dropout_sweep.key(rate, key)]) for key in metrics),
+            *(show(cells_of(results, data, name, 0), columns[dropout_sweep.key(rate, key)]) for key in metrics),
         )
         for rate in dropout_sweep.RATES
     ]
-    beside = dropout_sweep.TABLES[1]
+    others = dropout_sweep.TABLES[1]
     rows += [
-        (title_of(other, data), "", *(show(cells_of(results, data, other), column) for column in beside.columns))
-        for other in beside.networks[data]
+        (title_of(other, data), "", *(show(cells_of(results, data, other), column) for column in others.columns))
+        for other in others.networks[data]
     ]
     return rows, ("method", "rate when predicting", *metrics.values())

@@ -1,4 +1,4 @@
-"""How long a network takes alone on the machine: to be trained, and to be asked."""
+"""Time that a network takes alone on the machine, to train and to predict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sttau.jobs.results import Result
 from sttau.jobs.runner import Cell
 from sttau.models import DeepEnsemble
 from sttau.training import fit
-from sttau_reproduction.classification.splits import ask, load_splits
+from sttau_reproduction.classification.splits import load_splits, predict_probabilities
 from sttau_reproduction.classification.trained import make_job, trainings_of
 
 EXPERIMENT = "paper-timing"
@@ -21,7 +21,7 @@ EXPERIMENT = "paper-timing"
 _GROUPS = 8  # of updates
 _FIRST = 4  # of them, in which kernels are made and captured; the others are timed
 _GROUP = 10  # updates, or as many as are sorted by length together
-_ASKED = 1000  # test sequences
+_PREDICTED = 1000  # test sequences
 
 
 class Timing:
@@ -68,10 +68,10 @@ class Timing:
         splits = load_splits(cell.data, cell.settings["part"], self.device)
         members = [make_job(training, self.device, None).model for training in trainings_of(cell)]
         model = DeepEnsemble(members) if cell.settings["method"] == "ensemble" else members[0]
-        rows = torch.arange(min(_ASKED, len(splits.test)))
+        rows = torch.arange(min(_PREDICTED, len(splits.test)))
         data = splits.test.select(rows)
         samples = cell.settings["samples"]
-        ask(model, data, samples)  # kernels are made on first use, some of them for many rows alone
+        predict_probabilities(model, data, samples)  # kernels are made on first use, some of them for many rows alone
         began = time.perf_counter()
-        ask(model, data, samples)
-        return (time.perf_counter() - began) * _ASKED / len(rows)
+        predict_probabilities(model, data, samples)
+        return (time.perf_counter() - began) * _PREDICTED / len(rows)

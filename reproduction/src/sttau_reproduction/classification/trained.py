@@ -1,4 +1,4 @@
-"""Trained networks, kept as files: each is trained once, whoever needs it."""
+"""Trained networks, kept as files: each is trained once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sttau.jobs.runner import Cell
 from sttau.methods import Task, build
 from sttau.models import DeepEnsemble, SequenceModel, load
 from sttau.training import Job, Update, fit_together, read_log
-from sttau_reproduction.classification.splits import ask, lengths_of, load_splits
+from sttau_reproduction.classification.splits import lengths_of, load_splits, predict_probabilities
 
 #: Of everything a trained network depends on; to be raised with any change that gives other weights.
 VERSION = 1
@@ -48,7 +48,7 @@ def trainings_of(cell: Cell) -> list[Cell]:
 
 
 def network_path(folder: Path, training: Cell) -> Path:
-    """Where a trained network is kept; its log lies beside it, its checkpoints in a folder of the same name."""
+    """Where a trained network is kept; its log lies next to it, its checkpoints in a folder of the same name."""
     return folder / f"{training.key}.safetensors"
 
 
@@ -112,7 +112,7 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
             yield job
 
     for training in trainings if device != "cpu" else ():
-        with suppress(Exception):  # it will be told of when the job is made
+        with suppress(Exception):  # it will be reported when the job is made
             load_splits(training.data, training.settings["part"], device)  # before anything else is under way
     for done in fit_together(jobs(), at_once):
         training, error = begun[done.number], done.error
@@ -153,7 +153,7 @@ def make_job(training: Cell, device: str, checkpoints: Path | None, **changes: A
 
 def _validation(model: SequenceModel, data: Any) -> Callable[[], dict[str, float]]:
     def measure() -> dict[str, float]:
-        mean = ask(model, data).mean(0)
+        mean = predict_probabilities(model, data).mean(0)
         likely = mean.clamp_min(torch.finfo(mean.dtype).tiny)
         return {"error": prediction_error(mean, data.labels), "nll": negative_log_likelihood(likely, data.labels)}
 
@@ -175,7 +175,7 @@ def _checkpoints(folder: Path, training: Cell) -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Let nobody else in who names the same folder, until this is left or its process ends."""
+    """Hold a lock on a folder until this context or its process ends."""
     try:
         import fcntl
     except ImportError:  # not on this system: two that begin at once would both do the work
@@ -186,4 +186,4 @@ def _alone(folder: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    path.unlink(missing_ok=True)  # whoever waited for it finds the work done
+    path.unlink(missing_ok=True)  # a process that waited for it finds the work done

@@ -21,14 +21,14 @@ from sttau.jobs.runner import Cell
 from sttau_reproduction.classification.cells import cells_of
 from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.networks import Network, find
-from sttau_reproduction.classification.splits import ask, load_splits
+from sttau_reproduction.classification.splits import load_splits, predict_probabilities
 from sttau_reproduction.classification.trained import read_network, train, trainings_of
 
 EXPERIMENT = "trial"
 
 
 def change(declared: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what is given in the place of what is declared, also inside dictionaries.
+    """Replace declared values by those given, also in nested dictionaries.
 
     Example:
         >>> change({"num_states": 10, "model": {"dropout": 0.1, "paths": 2}}, {"model": {"paths": 4}})
@@ -115,9 +115,9 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 def _judge(cell: Cell, folder: Path, device: str, seconds: float) -> Result:
     model, log = read_network(folder, cell, device)
     data = load_splits(cell.data, cell.settings["part"], device).validation
-    answers = ask(model, data, cell.settings["samples"])
-    metrics = {f"validation_{name}": value for name, value in measure(answers.mean(0), data.labels).items()}
-    metrics["scaling_temperature"] = TemperatureScaling().fit(to_logits(answers), data.labels).temperature
+    drawn = predict_probabilities(model, data, cell.settings["samples"])
+    metrics = {f"validation_{name}": value for name, value in measure(drawn.mean(0), data.labels).items()}
+    metrics["scaling_temperature"] = TemperatureScaling().fit(to_logits(drawn), data.labels).temperature
     metrics["best_update"] = float(min((u.validation, u.number) for u in log if u.validation is not None)[1])
     if log[-1].temperature:
         metrics["tau"] = log[-1].temperature[0]

@@ -21,7 +21,7 @@ def _color(name: str) -> str:
 
 
 def errors_figure(hours: Iterable[Hours]) -> Figure:
-    """The paper's figure: squared error over the first 100 test hours, and what the network's own doubt makes of it.
+    """The paper's figure: squared error over the first 100 test hours, with a band over the samples.
 
     The line is the mean over runs. The band holds the squared errors of predictions within one standard deviation, over
     Monte-Carlo samples, of the one that was made.
@@ -36,9 +36,9 @@ def errors_figure(hours: Iterable[Hours]) -> Figure:
         for axes, (name, lines) in zip(panels, groups.items(), strict=True):
             middle = [mean(column) for column in zip(*(line["squared_error"] for line in lines), strict=True)][:ERRORS]
             highs, lows = (zip(*(line["bands"][end] for line in lines), strict=True) for end in ("97.5", "2.5"))
-            doubt = [(mean(high) - mean(low)) / (2 * _TAIL) for high, low in zip(highs, lows, strict=True)]
+            deviations = [(mean(high) - mean(low)) / (2 * _TAIL) for high, low in zip(highs, lows, strict=True)]
             x = range(1, len(middle) + 1)
-            pairs = list(zip(middle, doubt, strict=False))
+            pairs = list(zip(middle, deviations, strict=False))
             low = [max(error**0.5 - deviation, 0.0) ** 2 for error, deviation in pairs]
             high = [(error**0.5 + deviation) ** 2 for error, deviation in pairs]
             axes.fill_between(x, low, high, color=_color(name), alpha=0.35, linewidth=0)
@@ -80,7 +80,7 @@ def bands_figure(hours: Iterable[Hours], setting: str = "day") -> Figure:
 
 
 def pit_figure(hours: Iterable[Hours], settings: Sequence[str] = PIT) -> Figure:
-    """PIT histograms, mean over runs: flat where the law is right, high at the ends where it is too narrow."""
+    """PIT histograms, mean over runs: flat if calibrated, high at the ends if forecasts are too narrow."""
     groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for line in hours:
         if line["setting"] in settings and "seasonal" not in line["name"]:

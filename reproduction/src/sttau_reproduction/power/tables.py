@@ -12,8 +12,8 @@ from sttau.plotting.style import METHOD_NAMES
 from sttau_reproduction.power.work import AHEAD, name_of
 
 PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
-LAWS = (
-    "method", "runs", "MSE", "beside persistence", "MAE", "NLL", "CRPS", "50 %", "80 %", "95 %", "95 % width",
+DISTRIBUTIONS = (
+    "method", "runs", "MSE", "vs. persistence", "MAE", "NLL", "CRPS", "50 %", "80 %", "95 %", "95 % width",
     "aleatoric", "epistemic", "CRPS, recal.", "95 %, recal.",
 )  # fmt: skip
 PATHS = ("method", "runs", "CRPS", *(f"CRPS, {hour} h" for hour in AHEAD), "MSE", "80 %", "95 %", "95 % width")
@@ -46,7 +46,7 @@ def _over(cells: Sequence[Result]) -> Callable[..., str]:
 
 
 def paper_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
-    """Rows under ``PAPER``: networks without variance head, whose bounds hold the doubt of the model alone."""
+    """Rows under ``PAPER``: networks without variance head, whose intervals hold epistemic uncertainty alone."""
     rows: list[tuple[str, ...]] = []
     for name, cells in _groups(results, "paper").items():
         show = _over(cells)
@@ -64,8 +64,8 @@ def paper_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     return rows
 
 
-def laws_table(results: Iterable[Result], setting: str) -> list[tuple[str, ...]]:
-    """Rows under ``LAWS`` for the ``hour`` or the ``day``."""
+def distributions_table(results: Iterable[Result], setting: str) -> list[tuple[str, ...]]:
+    """Rows under ``DISTRIBUTIONS`` for the ``hour`` or the ``day``."""
     groups = _groups(results, setting)
     floor = groups["persistence"][0].metrics["mse"]
     rows: list[tuple[str, ...]] = []
@@ -116,7 +116,7 @@ def tables(results: Sequence[Result]) -> dict[str, str]:
     """All tables as Markdown, by name."""
     return {
         "paper": markdown_table(paper_table(results), PAPER),
-        "hour": markdown_table(laws_table(results, "hour"), LAWS),
-        "day": markdown_table(laws_table(results, "day"), LAWS),
+        "hour": markdown_table(distributions_table(results, "hour"), DISTRIBUTIONS),
+        "day": markdown_table(distributions_table(results, "day"), DISTRIBUTIONS),
         "paths": markdown_table(paths_table(results), PATHS),
     }

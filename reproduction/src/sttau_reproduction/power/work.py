@@ -1,13 +1,14 @@
 """Electric power an hour ahead, and a day ahead: the paper's regression, with forecasts that can be wrong.
 
-Four questions, each asked of the same test hours:
+Four settings, all evaluated on the same test hours:
 
 - ``paper``: one hour predicts the next, squared error, no variance head. What the paper did.
-- ``hour``: the same with a variance head, so that a forecast is a whole law.
+- ``hour``: the same with a variance head, so that a forecast is a distribution.
 - ``day``: 24 hours and the calendar predict the next hour.
 - ``paths``: 24 hours of the power alone are continued for 24 hours by Monte-Carlo paths.
 
-A law is kept as points of equal probability, so that networks, boosted trees and naive forecasts are judged alike.
+A distribution is kept as points of equal probability, so that networks, boosted trees and naive forecasts are evaluated
+alike.
 With a variance head the logarithm of the power is predicted: power is positive and skewed, its logarithm is nearly
 Gaussian. All numbers are in kW.
 """
@@ -42,11 +43,11 @@ from sttau_reproduction.power.shown import reduce_hours
 EXPERIMENT = "household-power"
 VERSION = 1
 LEVELS = (0.5, 0.8, 0.95)
-AHEAD = (1, 6, 12, 24)  # hours at which paths are judged
+AHEAD = (1, 6, 12, 24)  # hours at which paths are evaluated
 SHOWN = 24 * 7  # hours whose forecasts are kept for figures
 BINS = 20  # of PIT histograms
 
-_POINTS = 1000  # of equal probability, that stand for a law
+_POINTS = 1000  # of equal probability, that represent a distribution
 _CALENDAR = 5  # features
 
 
@@ -93,7 +94,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.1},
     "st-tau": {"num_states": 10, "readout": "state"},
 }
-_LAW: dict[str, dict[str, Any]] = {"st-tau": {"paths": 4}}  # beside that, with a variance head
+_WITH_VARIANCE: dict[str, dict[str, Any]] = {"st-tau": {"paths": 4}}  # in addition, with a variance head
 _LONGER: dict[str, dict[str, Any]] = {  # where more than one hour is read
     "dropout": {"dropout": 0.1, "input_dropout": 0.0},
     "st-tau": {"num_states": 10, "readout": "cell", "temperature": 5.0, "peephole": True},
@@ -132,7 +133,7 @@ def _makes(setting: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for method in METHODS if setting != "paths" else ("lstm", "st-tau"):
         made = METHODS[method] | (_LONGER.get(method, {}) if reads["history"] > 1 else {})
         if reads["head"] == "law":
-            made = made | _LAW.get(method, {})
+            made = made | _WITH_VARIANCE.get(method, {})
         yield method, made
         if method == "st-tau" and setting == "hour":
             yield method, made | {"paths": 1}
@@ -151,7 +152,7 @@ class Hours(NamedTuple):
 
 
 def read_hours(split: str, history: int, columns: int, calendar: bool, rows: int | None = None) -> Hours:
-    """Read a split; the first feature is log power, scaled like what networks predict, so that they can go on from it.
+    """Read a split; the first feature is log power, scaled like what networks predict, so that they can continue it.
 
     Args:
         split: ``train``, ``validation`` or ``test``.
@@ -167,7 +168,7 @@ def read_hours(split: str, history: int, columns: int, calendar: bool, rows: int
     assert data.ids is not None
     low, factor = data.label_scale
     inputs = data.inputs[:, :, :columns].clone()
-    inputs[:, :, 0] = to_law(low + factor * inputs[:, :, 0].double()).float()
+    inputs[:, :, 0] = to_log_scale(low + factor * inputs[:, :, 0].double()).float()
     times = np.array(data.ids, "datetime64[h]")
     if calendar:
         back = data.lengths[:, None] - 1 - torch.arange(inputs.shape[1])
@@ -180,8 +181,8 @@ CENTRE, SCALE = -0.28, 0.88
 _MEAN, _DEVIATION = 1.09, 0.92  # of kW itself, for networks without variance head
 
 
-def to_law(power: Tensor) -> Tensor:
-    """Put kW on the scale on which networks predict a law."""
+def to_log_scale(power: Tensor) -> Tensor:
+    """Put kW on the logarithmic scale on which networks predict a distribution."""
     return (power.log() - CENTRE) / SCALE
 
 
@@ -214,16 +215,16 @@ def _split(cell: Cell, split: str) -> Hours:
 # --------------------------------------------------------------------------------------------------------- judgement
 
 
-def judge(points: Tensor, mean: Tensor, power: Tensor) -> dict[str, float]:
+def evaluate(points: Tensor, mean: Tensor, power: Tensor) -> dict[str, float]:
     """Measure forecasts that are points of equal probability: errors, CRPS, coverage (in percent) and width.
 
     Args:
         points: (points, hours) in kW.
-        mean: (hours,) what is said when one number is asked for.
-        power: (hours,) what came.
+        mean: (hours,) point forecasts.
+        power: (hours,) measured power.
 
     Example:
-        >>> found = judge(torch.arange(1.0, 100.0)[:, None] / 10, torch.tensor([5.0]), torch.tensor([8.0]))
+        >>> found = evaluate(torch.arange(1.0, 100.0)[:, None] / 10, torch.tensor([5.0]), torch.tensor([8.0]))
         >>> found["mse"], found["coverage_80"], round(found["width_80"], 2)
         (9.0, 100.0, 7.92)
     """
@@ -248,16 +249,16 @@ def quantile(ordered: Tensor, share: float) -> Tensor:
 
 
 def recalibrate(points: Tensor, held_out: Tensor, power: Tensor) -> Tensor:
-    """Move the shares of a law to where they lay on held-out hours (Kuleshov et al., 2018); the points stay as many.
+    """Recalibrate the quantiles of a distribution on held-out hours (Kuleshov et al., 2018).
 
     Args:
-        points: (points, hours) of the law to be corrected.
+        points: (points, hours) of the distribution to be recalibrated.
         held_out: (points, other hours) of the same forecaster.
-        power: (other hours,) what came there.
+        power: (other hours,) power measured there.
 
     Example:
-        >>> law = torch.linspace(-3, 3, 601)[:, None].expand(-1, 1001)  # far too wide for what comes
-        >>> better = recalibrate(law, law, torch.linspace(-1, 1, 1001))
+        >>> wide = torch.linspace(-3, 3, 601)[:, None].expand(-1, 1001)  # far too wide
+        >>> better = recalibrate(wide, wide, torch.linspace(-1, 1, 1001))
         >>> round(better.max().item(), 1), round(better.min().item(), 1)
         (1.0, -1.0)
     """
@@ -287,8 +288,8 @@ def _shape(points: Tensor, mean: Tensor, power: Tensor) -> dict[str, Any]:
     }
 
 
-class Answer(NamedTuple):
-    """A forecast of all test hours, as points; what else is known of it."""
+class Forecast(NamedTuple):
+    """A forecast of all test hours, as points, and further metrics."""
 
     points: Tensor
     mean: Tensor
@@ -322,18 +323,18 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
 def train(cell: Cell, folder: Path | None = None) -> SequenceModel:
     """Train the network of a cell; the weights that were best on the validation hours are kept."""
     settings, data, held_out = cell.settings, _split(cell, "train"), _split(cell, "validation")
-    law = settings["head"] == "law"
+    variance = settings["head"] == "law"
     made = settings["made"]
     model = build(cell.method, data.inputs.shape[2], settings["hidden_size"], settings["head"], made, cell.seed)
 
     def scaled(power: Tensor) -> Tensor:
-        return to_law(power) if law else (power - _MEAN) / _DEVIATION
+        return to_log_scale(power) if variance else (power - _MEAN) / _DEVIATION
 
     truth = scaled(held_out.power)
 
     def validate() -> float:
-        mean, variance = ask(model, held_out, min(4, settings["samples"]), cell.seed)
-        return gaussian_nll(mean, variance, truth) if law else float((mean.mean(0)[:, 0] - truth).square().mean())
+        mean, spread = predict_samples(model, held_out, min(4, settings["samples"]), cell.seed)
+        return gaussian_nll(mean, spread, truth) if variance else float((mean.mean(0)[:, 0] - truth).square().mean())
 
     fit(
         model,
@@ -353,40 +354,40 @@ def train(cell: Cell, folder: Path | None = None) -> SequenceModel:
     return model.eval()
 
 
-def ask(model: SequenceModel, hours: Hours, samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each run, (runs, hours, 1), on the scale on which the network predicts."""
+def predict_samples(model: SequenceModel, hours: Hours, samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each sample, (samples, hours, 1), on the scale on which the network predicts."""
     answer: RegressionPrediction = predict(model, hours.inputs, hours.lengths, samples, seed, keep_samples=True)  # type: ignore[call-overload]
     assert answer.samples is not None
     assert answer.sample_variance is not None
     return answer.samples.double(), answer.sample_variance.double()
 
 
-def answer_law(mean: Tensor, variance: Tensor, power: Tensor) -> Answer:
-    """The mixture of log-normal laws that runs make, and its variance by source."""
+def forecast_distribution(mean: Tensor, variance: Tensor, power: Tensor) -> Forecast:
+    """The mixture of the log-normal distributions of samples, and its variance by source."""
     runs = len(mean)
     share = (torch.arange(_POINTS // runs, dtype=torch.float64) + 0.5) / (_POINTS // runs)
     steps: Tensor = torch.special.ndtri(share)
     middle, spread = CENTRE + SCALE * mean[..., 0], SCALE**2 * variance[..., 0]
-    each = (middle + spread / 2).exp()  # the mean of each run's law
+    each = (middle + spread / 2).exp()  # the mean of each sample's distribution
     noise = spread.expm1() * each.square()
-    return Answer(
+    return Forecast(
         to_power(mean[..., 0] + variance[..., 0].sqrt() * steps[:, None, None]).flatten(0, 1),
         each.mean(0),
         {
-            "nll": gaussian_nll(mean, variance, to_law(power)) + float((SCALE * power).log().mean()),
+            "nll": gaussian_nll(mean, variance, to_log_scale(power)) + float((SCALE * power).log().mean()),
             "aleatoric": math.sqrt(float(noise.mean())),
             "epistemic": math.sqrt(float(each.var(0, correction=0).mean())),
         },
     )
 
 
-def answer_mean(mean: Tensor) -> Answer:
-    """What runs without variance head say of the power: their spread is all they doubt."""
+def forecast_mean(mean: Tensor) -> Forecast:
+    """Forecast of a network without variance head: the spread of samples is all its uncertainty."""
     power = _MEAN + _DEVIATION * mean[..., 0]
     middle, deviation = power.mean(0), power.std(0, correction=0)
     share = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
     points = middle + deviation * torch.special.ndtri(share)[:, None]
-    return Answer(points, middle, {"epistemic": math.sqrt(float(deviation.square().mean()))})
+    return Forecast(points, middle, {"epistemic": math.sqrt(float(deviation.square().mean()))})
 
 
 def _network(cell: Cell, folder: Path) -> tuple[dict[str, float], dict[str, Any]]:
@@ -394,18 +395,18 @@ def _network(cell: Cell, folder: Path) -> tuple[dict[str, float], dict[str, Any]
     test, settings = _split(cell, "test"), cell.settings
     if settings["setting"] == "paths":
         return _continue(cell, model)
-    mean, variance = ask(model, test, settings["samples"], cell.seed)
-    answer = answer_law(mean, variance, test.power) if settings["head"] == "law" else answer_mean(mean)
+    mean, variance = predict_samples(model, test, settings["samples"], cell.seed)
+    answer = forecast_distribution(mean, variance, test.power) if settings["head"] == "law" else forecast_mean(mean)
     extra = dict(answer.extra)
     if isinstance(model.layer, STTauLSTM) and not isinstance(model, DeepEnsemble):
         extra["tau"] = model.layer.temperature.item()
     if settings["head"] == "law":
         held_out = _split(cell, "validation")
-        said = answer_law(*ask(model, held_out, settings["samples"], cell.seed), held_out.power)
-        better = judge(recalibrate(answer.points, said.points, held_out.power), answer.mean, test.power)
+        said = forecast_distribution(*predict_samples(model, held_out, settings["samples"], cell.seed), held_out.power)
+        better = evaluate(recalibrate(answer.points, said.points, held_out.power), answer.mean, test.power)
         extra |= {f"{name}_recalibrated": value for name, value in better.items() if name not in ("mse", "mae")}
-        extra["crps_validation"] = judge(said.points, said.mean, held_out.power)["crps"]
-    return judge(answer.points, answer.mean, test.power) | extra, _shape(*answer[:2], test.power)
+        extra["crps_validation"] = evaluate(said.points, said.mean, held_out.power)["crps"]
+    return evaluate(answer.points, answer.mean, test.power) | extra, _shape(*answer[:2], test.power)
 
 
 # -- a day ahead ---------------------------------------------------------------------------------------------------
@@ -434,15 +435,15 @@ def _continue(cell: Cell, model: SequenceModel) -> tuple[dict[str, float], dict[
         cell.seed,
         known=read_calendar(hour),
     )
-    return _judge_paths(to_power(answer.paths[..., 0].double()), None, power)
+    return _evaluate_paths(to_power(answer.paths[..., 0].double()), None, power)
 
 
-def _judge_paths(points: Tensor, mean: Tensor | None, power: Tensor) -> tuple[dict[str, float], dict[str, Any]]:
-    """Judge (points, starts, 24) at some hours ahead, and over the whole day."""
+def _evaluate_paths(points: Tensor, mean: Tensor | None, power: Tensor) -> tuple[dict[str, float], dict[str, Any]]:
+    """Evaluate (points, starts, 24) at some hours ahead, and over the whole day."""
     mean = points.mean(0) if mean is None else mean
-    metrics = judge(points.flatten(1), mean.flatten(), power.flatten())
+    metrics = evaluate(points.flatten(1), mean.flatten(), power.flatten())
     for hour in AHEAD:
-        at = judge(points[:, :, hour - 1], mean[:, hour - 1], power[:, hour - 1])
+        at = evaluate(points[:, :, hour - 1], mean[:, hour - 1], power[:, hour - 1])
         metrics |= {f"{name}_at_{hour}": at[name] for name in ("mse", "crps", "coverage_80", "coverage_95")}
     return metrics, _shape(points.flatten(1), mean.flatten(), power.flatten())
 
@@ -457,30 +458,30 @@ def _whole(rows: int | None) -> tuple[Tensor, int, int]:
 
 
 def _naive(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
-    """The value some hours before; the law is that of the ratio to it over the training hours."""
+    """The value some hours before; the distribution is that of the ratio to it over the training hours."""
     power, training, begin = _whole(cell.settings["rows"])
     lag = cell.settings["lag"]
 
-    def law(now: Tensor, lag: int) -> tuple[Tensor, Tensor]:
+    def ratios(now: Tensor, lag: int) -> tuple[Tensor, Tensor]:
         ratio = (power[lag:training] / power[: training - lag]).sort().values
         share = (torch.arange(_POINTS, dtype=torch.float64) + 0.5) / _POINTS
         return torch.quantile(ratio, share)[:, None] * now, now
 
     test = power[begin:]
     if cell.settings["setting"] != "paths":
-        points, mean = law(power[begin - lag : len(power) - lag], lag)
-        return judge(points, mean, test), _shape(points, mean, test)
+        points, mean = ratios(power[begin - lag : len(power) - lag], lag)
+        return evaluate(points, mean, test), _shape(points, mean, test)
     first, targets = _targets(cell, Hours(test, test, test, np.empty(0)))
     parts = []
     for step in range(AHEAD[-1]):
         back = step + 1 if lag == 1 else lag  # of persistence, the last value that is known
-        parts.append(law(power[begin + first + step - back], back))
+        parts.append(ratios(power[begin + first + step - back], back))
     points, mean = (torch.stack(part, dim=-1) for part in zip(*parts, strict=True))
-    return _judge_paths(points, mean, targets)
+    return _evaluate_paths(points, mean, targets)
 
 
 def _boosted(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
-    """Boosted trees: the mean; and a law of log power by location and scale, its shape that of validation hours."""
+    """Boosted trees: the mean; and a distribution of log power by location and scale, with the shape of validation hours."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import KFold, cross_val_predict
 
@@ -496,7 +497,7 @@ def _boosted(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
         HistGradientBoostingRegressor, learning_rate=0.05, max_iter=cell.settings["trees"], random_state=cell.seed
     )
     mean = new().fit(inputs, data.power.numpy())
-    truth = to_law(data.power).numpy()
+    truth = to_log_scale(data.power).numpy()
     place = new().fit(inputs, truth)
     apart = cross_val_predict(new(), inputs, truth, cv=KFold(3))
     spread = new(loss="squared_error").fit(inputs, np.log(np.abs(truth - apart) + 1e-3))
@@ -507,10 +508,10 @@ def _boosted(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
 
     middle, scale = location(held_out)
     share = (torch.arange(_POINTS, dtype=torch.float64) + 0.5) / _POINTS
-    shape = torch.quantile((to_law(held_out.power) - middle) / scale, share)
+    shape = torch.quantile((to_log_scale(held_out.power) - middle) / scale, share)
     middle, scale = location(test)
     points, said = to_power(middle + scale * shape[:, None]), torch.from_numpy(mean.predict(table(test)))
-    return judge(points, said, test.power), _shape(points, said, test.power)
+    return evaluate(points, said, test.power), _shape(points, said, test.power)
 
 
 # --------------------------------------------------------------------------------------------------------------- runs
@@ -541,7 +542,7 @@ def measure(cell: Cell, folder: Path, kept: Path) -> Result:
 
 
 def name_of(result: Cell | Result) -> str:
-    """The method, and what tells it from others of that name."""
+    """The method, and what distinguishes it from others of that name."""
     made = result.settings.get("made", {})
     alone = result.method == "st-tau" and result.settings["head"] == "law" and made.get("paths", 1) == 1
     return f"{result.method}, one path" if alone else result.method
@@ -556,7 +557,7 @@ def run(
         folder: for results; finished cells are kept in ``cells`` below it.
         plan: which cells; all by default.
         workers: processes at a time.
-        progress: is told of every cell.
+        progress: Callback, called with every cell.
     """
     every = list(cells(plan or Plan()))
     kept = folder / "cells" / "hours"

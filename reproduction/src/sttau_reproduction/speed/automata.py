@@ -1,4 +1,4 @@
-"""How fast a network runs as an automaton: its compiled tables beside the network itself, in one run."""
+"""Speed of a network compiled to tables, relative to the network itself, in one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the baselines cost beside ``nn.LSTM``: all in one run, as medians of alternating rounds."""
+"""Cost of the baselines relative to ``nn.LSTM``: all in one run, as medians of alternating rounds."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def measure_baselines(
     """Time a training step, a forward pass and ten samples of each baseline, in float32.
 
     For ``nn.LSTM`` and an ensemble of it ten samples are one pass: there is nothing to draw. An ensemble is trained as
-    ``fit`` does it, and beside that in two other ways: in one graph of all members, and on a CPU with two threads.
+    ``fit`` does it, and in two other ways: in one graph of all members, and on a CPU with two threads.
 
     Args:
         shapes: what to measure; the number of states does not matter.
         device: where.
         rounds: methods take turns; each number is the median over the rounds.
         round_seconds: how long one method runs in one round, about.
-        progress: is told what is being measured.
+        progress: Callback, called with the name of each measurement.
     """
     allow = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
