@@ -28,14 +28,14 @@ tests: $(READY)
 
 setup: $(READY)  ## set up the environment only
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.10 or newer (3.11 is tested)."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "sttau needs Python 3.10 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	  echo "Python's venv module is missing: install it (Debian and Ubuntu: apt install python3-venv)."; rm -rf $(VENV); exit 1; }
 	@echo "Installing sttau and its dependencies into $(VENV) (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e reproduction || { \
 	  echo "Packages could not be installed: is there a network connection to a Python package index? The lines above tell more."; exit 1; }
 	@touch $@
 

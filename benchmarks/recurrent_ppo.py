@@ -1,7 +1,7 @@
 """An outside reference for docs/rl.md: RecurrentPPO of sb3-contrib, with its own settings, on our CartPole tasks.
 
 pip install sb3-contrib
-python benchmarks/recurrent_ppo.py results/cartpole/recurrent_ppo.jsonl
+python benchmarks/recurrent_ppo.py reproduction/results/cartpole/recurrent_ppo.jsonl
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.monitor import Monitor
 
-from sttau.experiments.cartpole import measure
 from sttau.jobs import Result, versions, write_results
 from sttau.rl import Point, Task, find_task
+from sttau_reproduction.cartpole.work import measure
 
 STEPS = 24_576
 RUNS = (("cartpole-pomdp", 0), ("cartpole-mdp", 0))

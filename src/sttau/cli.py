@@ -39,7 +39,7 @@ app = typer.Typer(
 
 data_app = typer.Typer(name="data", help="See which data sets there are, get them, and read on their terms.")
 app.add_typer(data_app, no_args_is_help=True)
-rl_app = typer.Typer(name="rl", help="Reinforcement learning: train a policy, watch it, compare methods.")
+rl_app = typer.Typer(name="rl", help="Reinforcement learning: train a policy and watch it.")
 app.add_typer(rl_app, no_args_is_help=True)
 
 
@@ -347,47 +347,14 @@ def _language(name: str) -> DFA | PA:
 
 
 @app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(help="Of sttau reproduce: results.jsonl and predictions.")] = Path(
-        "results/paper"
-    ),
-    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
-    docs: Annotated[
-        Path | None, typer.Option(help="A page whose marked tables and figures are renewed, docs/reproduction.md.")
-    ] = None,
-) -> None:
-    """Make every table and figure of the paper's experiments again from the results, without any training.
-
-    The same results give the same files, byte for byte.
-
-    Example: sttau report results/paper --docs docs/reproduction.md
-    """
-    from sttau.report.paper import write_report
-
-    console = Console()
-    out = folder / "report" if out is None else out
-    _check_folder(console, out)
-    with _plain_errors(console):
-        written = write_report(folder, out, docs)
-    pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
-    console.print(f"Report: {out / 'report.md'}, with {pictures} figures", soft_wrap=True, highlight=False)
-    if docs is not None:
-        console.print(f"Renewed: {docs}", soft_wrap=True, highlight=False)
-
-
-@app.command()
 def bench(
     out: Annotated[Path, typer.Option(help="Folder for the numbers and the figure.")] = Path("bench"),
     device: Annotated[str, typer.Option(help="cuda or cpu; the GPU where there is one.")] = "",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 leaves PyTorch's choice.")] = 0,
     seconds: Annotated[float, typer.Option(help="How long each method runs in each of the seven rounds.")] = 0.15,
     reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
-    automata: Annotated[bool, typer.Option("--automata", help="Time compiled networks instead, on the CPU.")] = False,
-    baselines: Annotated[bool, typer.Option("--baselines", help="Time the other methods instead of ST-τ.")] = False,
 ) -> None:
     """Time ST-τ beside nn.LSTM and nn.GRU on this machine: training, forward, ten samples, memory.
-
-    With --baselines, time a deep ensemble, Bayes by Backprop and variational dropout beside nn.LSTM.
 
     Example: sttau bench --out bench
     """
@@ -405,12 +372,6 @@ def bench(
     device = _device(console, device)
     if threads:
         torch.set_num_threads(threads)
-    if automata:
-        _bench_automata(console, out / "automata.jsonl", seconds)
-        return
-    if baselines:
-        _bench_baselines(console, out, device, seconds)
-        return
     on_gpu = device == "cuda"
     plans: list[tuple[tuple[Shape, ...], tuple[Precision, ...]]] = [
         (GPU_SHAPES if on_gpu else CPU_SHAPES, ("float32",))
@@ -445,46 +406,6 @@ def bench(
     console.print(
         f"Numbers: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}", soft_wrap=True
     )
-
-
-def _bench_automata(console: Console, path: Path, seconds: float) -> None:
-    """Time networks that were compiled to tables beside the networks themselves."""
-    from sttau.experiments.automata_speed import HEADER, compiled_rows, measure_compiled
-    from sttau.jobs import write_results
-
-    with console.status("") as status:
-        results = list(measure_compiled(round_seconds=seconds, progress=status.update))
-    write_results(results, path)
-    table = Table(title=f"Million symbols a second, {results[0].hardware}", title_justify="left")
-    for number, name in enumerate(HEADER):
-        table.add_column(name, justify="right" if number else "left")
-    for row in compiled_rows(results):
-        table.add_row(*row)
-    console.print(table)
-    console.print(f"Numbers: {path}", soft_wrap=True)
-
-
-def _bench_baselines(console: Console, out: Path, device: str, seconds: float) -> None:
-    """Time the methods ST-τ is compared with, as a part of nn.LSTM's time."""
-    from sttau.experiments.baseline_speed import measure_baselines
-    from sttau.files import write_atomically
-    from sttau.jobs import write_results
-    from sttau.plotting.speed import BASELINES, baseline_table
-    from sttau.tables import markdown_table
-
-    results = []
-    with console.status("") as status:
-        for result in measure_baselines(device=device, round_seconds=seconds, progress=status.update):
-            results.append(result)
-            write_results(results, out / "baselines.jsonl")
-    table = Table(title=f"Time as a part of nn.LSTM's, {results[0].hardware}", title_justify="left")
-    for number, name in enumerate(BASELINES):
-        table.add_column(name, justify="right" if number > 1 else "left")
-    for row in baseline_table(results):
-        table.add_row(*row)
-    console.print(table)
-    write_atomically(out / "baselines.md", markdown_table(baseline_table(results), BASELINES).encode())
-    console.print(f"Numbers: {out / 'baselines.jsonl'}, table: {out / 'baselines.md'}", soft_wrap=True)
 
 
 @app.command()
@@ -551,113 +472,6 @@ def compare(
     console.print(table)
     console.print(result.legend(), highlight=False, markup=False)
     console.print(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}", soft_wrap=True)
-
-
-@app.command()
-def reproduce(
-    what: Annotated[
-        str,
-        typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient, tuning or all."),
-    ],
-    seeds: Annotated[int | None, typer.Option(help="Networks of each kind, in place of those declared.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small networks on a part of the data: see that it works.")
-    ] = False,
-    on: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
-    workers: Annotated[int, typer.Option(help="Processes, where there is no GPU.")] = 1,
-    device: Annotated[str, typer.Option(help="cuda or cpu; auto for the GPU where there is one.")] = "auto",
-    at_once: Annotated[int, typer.Option(help="Networks trained at a time on a GPU.")] = 16,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for results, networks and report; results/paper, or …-quick.")
-    ] = None,
-    data: Annotated[list[str] | None, typer.Option(help="Only networks on this data set; may be repeated.")] = None,
-    network: Annotated[list[str] | None, typer.Option(help="Only networks of this name; may be repeated.")] = None,
-    timing: Annotated[bool, typer.Option(help="Measure what each network costs alone, when all is done.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is still to be computed.")] = False,
-) -> None:
-    """Compute tables and figures of the paper: train what is missing, ask it everything, write a report.
-
-    What was finished is not computed again, and what was interrupted goes on when the same command is given again.
-
-    Example: sttau reproduce table1 --quick
-    """
-    from typing import cast, get_args
-
-    from sttau.experiments.paper import cells as paper
-    from sttau.jobs import Backend, Step
-
-    console = Console()
-    out = out or Path("results/paper-quick" if quick else "results/paper")
-    _check_folder(console, out)
-    device = _device(console, "" if device == "auto" else device)
-
-    def show(step: Step) -> None:
-        state = "failed" if step.failure else f"about {_duration(step.seconds_left)} left"
-        console.print(f"{step.done}/{step.total} {step.cell.title}: {state}", soft_wrap=True, highlight=False)
-
-    with _plain_errors(console):
-        if on not in get_args(Backend):
-            raise ValueError(f"--on must be one of {', '.join(get_args(Backend))}, got {on!r}")
-        networks = paper.choose(paper.networks_of(what), data or (), network or ())
-        cells = paper.cells_of(networks, seeds, quick)
-        paper.check_folder(out, quick)
-        missing = paper.missing_cells(cells, out)
-        console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
-        if dry_run:
-            for cell in missing:
-                console.print(f"  {cell.title}", highlight=False)
-            return
-        if quick:
-            console.print(_QUICK, style="yellow", highlight=False)
-        if missing:
-            paper.check_data(missing)
-        try:
-            outcome = paper.run(
-                cells,
-                out,
-                on=cast(Backend, on),
-                workers=workers,
-                device=device,
-                at_once=at_once,
-                timing=timing,
-                progress=show,
-            )
-        except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command goes on.") from error
-        console.print(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}", soft_wrap=True)
-        _report_paper(console, out, {table.name: table.title for table in paper.tables_of(what)})
-        if quick:
-            console.print(_QUICK, style="yellow", highlight=False)
-        for cell, why in outcome.failures:
-            console.print(f"[red]{escape(cell.title)} failed:[/red] {escape(why)}", soft_wrap=True, highlight=False)
-    if outcome.failures:
-        raise typer.Exit(1)
-
-
-_QUICK = (
-    "--quick: tiny networks, hardly trained, on a part of the data. It shows that everything runs; the numbers mean "
-    "nothing."
-)
-
-
-def _report_paper(console: Console, folder: Path, titles: dict[str, str]) -> None:
-    """Write tables and figures from the files of a folder, and show those tables that have a title here."""
-    from sttau.jobs import read_results
-    from sttau.report.paper import tables, write_report
-
-    written = write_report(folder, folder / "report")
-    found = tables(read_results(folder / "results.jsonl"), folder / "predictions")
-    for name, title in ((name, title) for name, title in titles.items() if name in found):
-        console.print(f"\n{title}\n\n{found[name]}\n", markup=False, highlight=False, soft_wrap=True)
-    pictures = sum(path.suffix == ".png" for path in written)
-    console.print(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures", soft_wrap=True)
-
-
-def _duration(seconds: float) -> str:
-    """In the unit that people would use."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 @rl_app.command("train")
@@ -727,8 +541,8 @@ def watch_policy(
 
     import sttau
     from sttau.plotting.automaton import check_ending, write_automaton
-    from sttau.report.rl import observed_automaton, write_video
-    from sttau.rl import TASKS, Choice, Environments, find_task, play
+    from sttau.plotting.video import write_video
+    from sttau.rl import TASKS, Choice, Environments, find_task, observed_automaton, play
 
     console = Console()
     with _plain_errors(console):
@@ -762,48 +576,6 @@ def watch_policy(
             console.print(
                 f"Written: {out}, one episode of {int(shown.lengths[0])} steps", soft_wrap=True, highlight=False
             )
-
-
-@rl_app.command("compare")
-def compare_policies(
-    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("cartpole"),
-    quick: Annotated[bool, typer.Option("--quick", help="Everything once, with little: a minute.")] = False,
-    harder: Annotated[bool, typer.Option("--harder", help="Then 500 steps, and Acrobot, which is slow.")] = False,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-) -> None:
-    """Run the paper's CartPole experiment: four methods, four settings, twenty seeds.
-
-    What was interrupted goes on when the same command is given again. Set OMP_NUM_THREADS=1 where several work.
-
-    Example: sttau rl compare --quick
-    """
-    from sttau.experiments.cartpole import QUICK, Plan, run, run_harder
-    from sttau.files import write_atomically
-    from sttau.jobs import Step
-    from sttau.plotting.automaton import save_drawing
-    from sttau.report.rl import curves_figure, tables, temperature_figure
-
-    console = Console()
-    _check_folder(console, out)
-
-    def show(step: Step) -> None:
-        state = "failed" if step.failure else f"about {step.seconds_left:.0f} s left"
-        title = f"{step.cell.title}, {step.cell.settings['choice']}"
-        console.print(f"{step.done}/{step.total} {title}: {state}", soft_wrap=True, highlight=False)
-
-    with _plain_errors(console):
-        outcome = run(out / "cells", out, QUICK if quick else Plan(), workers=workers, progress=show)
-        failures = outcome.failures + (run_harder(out / "cells", out, progress=show).failures if harder else [])
-        for cell, why in failures:
-            console.print(f"[red]{escape(cell.title)} failed:[/red] {escape(why)}", soft_wrap=True, highlight=False)
-        if failures:
-            raise typer.Exit(1)
-    found = [result for result in outcome.results if result.experiment == "cartpole"]
-    text = "\n\n".join(tables(out).values())
-    write_atomically(out / "table.md", text.encode())
-    save_drawing(curves_figure(found), out / "curves.png")
-    save_drawing(temperature_figure(found), out / "temperature.png")
-    console.print(f"Tables: {out / 'table.md'}, figures: {out / 'curves.png'}", soft_wrap=True)
 
 
 def _settings(given: list[str]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from sttau.compare import METHODS
 from sttau.jobs import read_results
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "results/compare-digits"
+FOLDER = ROOT / "docs/results/compare-digits"
 
 
 def test_the_table_on_the_page_is_the_one_that_was_made() -> None:

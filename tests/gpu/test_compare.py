@@ -1,4 +1,4 @@
-"""Comparing methods, and timing them, on a GPU."""
+"""Comparing methods on a GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from sttau import compare
-from sttau.bench import Shape
 from sttau.compare import METHODS
-from sttau.experiments.baseline_speed import measure_baselines
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -27,10 +25,3 @@ def test_every_method_is_trained_and_measured_on_the_gpu(cuda_graphs: bool) -> N
     chance = math.log(10)
     for method in ("lstm", "gru", "ensemble", "dropout", "st-tau"):
         assert comparison.row(method, "nll")["value"] < chance - 0.1
-
-
-def test_baselines_are_timed() -> None:
-    results = list(measure_baselines((Shape("lstm", 4, 10, 3, 16, 2),), "cuda", rounds=1, round_seconds=1e-3))
-    assert [result.method for result in results] == ["lstm", "ensemble", "bayes", "dropout"]
-    assert all(value > 0 for result in results for value in result.metrics.values())
-    assert "training_one_graph_ms" in results[1].metrics

@@ -7,10 +7,8 @@ from matplotlib.patches import Rectangle
 
 from sttau.jobs import Result, read_results
 from sttau.plotting.speed import (
-    BASELINES,
     HEADER,
     ROOFLINE,
-    baseline_table,
     compare_speed,
     roofline_table,
     speed_figure,
@@ -51,13 +49,6 @@ def test_the_page_on_performance_shows_the_committed_numbers(path: Path) -> None
 
 def test_there_are_committed_numbers() -> None:
     assert MEASURED
-
-
-@pytest.mark.parametrize("name", ["cpu", "h200"])
-def test_the_page_on_performance_shows_what_the_baselines_cost(name: str) -> None:
-    results = read_results(ROOT / "results" / "baseline-speed" / f"{name}.jsonl")
-    table = markdown_table(baseline_table(results), BASELINES)
-    assert table in (ROOT / "docs" / "performance.md").read_text("utf-8")
 
 
 def test_the_page_on_performance_shows_the_limits() -> None:

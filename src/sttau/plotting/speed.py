@@ -68,10 +68,6 @@ HEADER = (
 )
 
 
-TASKS = ("training", "forward", "samples")
-BASELINES = ("shape", "method", "training", "forward", "10 samples")
-
-
 def speed_table(comparisons: Iterable[SpeedComparison]) -> list[tuple[str, ...]]:
     """Return rows for ``HEADER``: speedups over PyTorch's layer; ten samples and memory as fractions of one pass."""
 
@@ -102,15 +98,6 @@ def speed_table(comparisons: Iterable[SpeedComparison]) -> list[tuple[str, ...]]
     ]
 
 
-def baseline_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
-    """Return rows for ``BASELINES``: times as fractions of those of ``nn.LSTM``, ten samples of one pass."""
-    results = list(results)
-    theirs = {result.data: result.metrics for result in results if result.method == "lstm"}
-    return [
-        (r.data, r.method, *(f"{r.metrics[f'{task}_ms'] / theirs[r.data][f'{task}_ms']:.2f}" for task in TASKS))
-        for r in results
-        if r.method != "lstm"
-    ]
 
 
 ROOFLINE = (

@@ -1,6 +1,7 @@
 """Reinforcement learning with recurrent policies: tasks, policies and their training."""
 
 from sttau.rl.environments import TASKS, Environments, Task, find_task
+from sttau.rl.observed import observed_automaton
 from sttau.rl.policies import Choice, Player, make_policy
 from sttau.rl.training import Episodes, Point, Settings, play, train
 
@@ -15,6 +16,7 @@ __all__ = [
     "Task",
     "find_task",
     "make_policy",
+    "observed_automaton",
     "play",
     "train",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -71,5 +72,5 @@ def as_validation(model: Predictor, given: Any) -> Callable[[], float | Mapping[
 
 def _default_metrics(model: Predictor) -> dict[str, Metric]:
     if model.task == "classification":
-        return {"nll": negative_log_likelihood, "error": prediction_error}
+        return {"nll": partial(negative_log_likelihood, clip=True), "error": prediction_error}
     return {"mse": mean_squared_error}

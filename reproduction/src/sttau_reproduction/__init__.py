@@ -1,0 +1,1 @@
+"""The experiments that reproduce the paper: networks, trials, tables and figures."""

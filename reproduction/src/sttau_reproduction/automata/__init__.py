@@ -1,0 +1,1 @@
+"""Automata: grammars and stochastic languages, learned from strings and extracted from networks."""

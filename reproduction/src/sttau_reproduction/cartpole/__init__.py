@@ -1,0 +1,1 @@
+"""Reinforcement learning: CartPole with and without velocities."""

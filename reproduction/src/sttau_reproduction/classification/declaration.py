@@ -1,0 +1,71 @@
+"""The form of a declaration: which networks a table shows, which of their numbers, and what the paper has there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: What data sets are called in tables.
+DATA: dict[str, str] = {
+    "bih": "Heartbeats (MIT-BIH)",
+    "imdb": "Reviews (IMDB)",
+    "bih_inter_patient": "Heartbeats of other patients",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of every network.
+
+    Attributes:
+        key: its name among the metrics of a result.
+        title: above the column.
+        digits: after the point.
+        goal: which direction is better; None where neither is.
+        interval: show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``, not the number itself.
+        chance: show what a calibrated network with the first seed's probabilities would have, in its place.
+
+    Example:
+        >>> Column("ece", "ECE %", 2).goal
+        'min'
+    """
+
+    key: str
+    title: str
+    digits: int
+    goal: Literal["min", "max"] | None = "min"
+    interval: bool = False
+    chance: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Networks in rows, metrics in columns, one part per data set.
+
+    Attributes:
+        name: of the table, for commands and files.
+        title: above it.
+        networks: names of the networks that are shown, by data set, in order.
+        columns: of each data set.
+        paper: the paper's own numbers: by data set, network and column's key.
+        goals: what ``st-tau-best`` should reach: by data set and column's key.
+    """
+
+    name: str
+    title: str
+    networks: Mapping[str, tuple[str, ...]]
+    columns: tuple[Column, ...]
+    paper: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def rows(columns: tuple[Column, ...], numbers: Mapping[str, tuple[float, ...]]) -> dict[str, dict[str, float]]:
+    """Name the numbers of each network by the columns they stand in.
+
+    Example:
+        >>> rows((Column("pe", "PE %", 2), Column("ece", "ECE %", 2)), {"lstm": (1.4, 0.78)})
+        {'lstm': {'pe': 1.4, 'ece': 0.78}}
+    """
+    keys = [column.key for column in columns]
+    return {network: dict(zip(keys, values, strict=True)) for network, values in numbers.items()}

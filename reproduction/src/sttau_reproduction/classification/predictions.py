@@ -1,0 +1,234 @@
+"""Predictions of each network's first seed: the full files, and the summary of them that tables and figures need.
+
+A run writes full predictions to ``predictions/``, which are large and not committed (but for two networks, from which
+tests compute the metrics anew). :func:`write_summaries` derives ``summary.npz`` from them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sttau.calibration import ReliabilityCurve, calibration_error, calibration_error_by_chance, reliability_curve
+from sttau.files import write_atomically
+from sttau.ood import risk_coverage_curve
+from sttau_reproduction.classification.networks import NETWORKS
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+
+_NORMS: tuple[Literal["expected", "maximum"], ...] = ("expected", "maximum")
+_RISKS = 1000  # points of a risk–coverage curve
+_TRACE = 250  # points of τ over training
+_BAND = (0.1, 0.9)  # quantiles of samples
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What tables and figures need of the predictions of one network.
+
+    Attributes:
+        cell: Key of the cell that made the predictions; empty where it is not known.
+        classes: Number of classes.
+        sequences: Number of test sequences.
+        packed: Bits that tell which predictions are wrong, as ``numpy.packbits`` gives them.
+        calibration: (2,) ECE and MCE, as fractions.
+        chance: (2, 3) mean, low and high end of ECE and MCE of a calibrated network with the same probabilities.
+        bins: (4, bins + 1) edges, confidence, accuracy and count of the reliability diagram; the last column of the
+            latter three is not used.
+        risk: Risk at evenly spaced coverages, from the smallest to 1.
+        area: Area under the whole risk–coverage curve.
+        tau: (points, 2) update and τ in the course of training; empty without a τ.
+        reading: (3, examples, time, classes) mean, low and high quantile over samples of probabilities after every
+            step of a few sequences; empty where they were not kept.
+        reading_rows: Rows of those sequences in the test data; empty for texts.
+        reading_labels: Labels of those rows.
+        reading_words: (examples, time) words of texts.
+    """
+
+    cell: Array
+    classes: Array
+    sequences: Array
+    packed: Array
+    calibration: Array
+    chance: Array
+    bins: Array
+    risk: Array
+    area: Array
+    tau: Array
+    reading: Array
+    reading_rows: Array
+    reading_labels: Array
+    reading_words: Array
+
+    @property
+    def wrong(self) -> Array:
+        """(sequences,) 1 for a wrong prediction, 0 for a right one."""
+        return np.unpackbits(self.packed, count=int(self.sequences)).astype(float)
+
+    @property
+    def coverage(self) -> Array:
+        """Coverages at which :attr:`risk` is known."""
+        return (_places(int(self.sequences)) + 1) / int(self.sequences)
+
+    @property
+    def reliability(self) -> ReliabilityCurve:
+        """The reliability diagram."""
+        edges, confidence, accuracy, count = torch.from_numpy(self.bins)
+        return ReliabilityCurve(edges, confidence[:-1], accuracy[:-1], count[:-1].long())
+
+
+#: Summaries by data set and network.
+Summaries = Mapping[tuple[str, str], Summary]
+
+
+def reduce_predictions(arrays: Mapping[str, Array]) -> Summary:
+    """Reduce the full predictions of a network to what tables and figures need.
+
+    Args:
+        arrays: Content of a prediction file.
+
+    Example:
+        >>> p = np.array([[0.9, 0.1], [0.8, 0.2]], np.float32)
+        >>> summary = reduce_predictions({"probabilities": p, "labels": np.array([0, 1])})
+        >>> summary.wrong.tolist(), int(summary.classes)
+        ([0.0, 1.0], 2)
+    """
+    p, labels = arrays["probabilities"], arrays["labels"]
+    wrong = p.argmax(1) != labels
+    curve = reliability_curve(p, labels)
+    short = [np.append(part.double().numpy(), np.nan) for part in (curve.confidence, curve.accuracy, curve.count)]
+    risks = risk_coverage_curve(1 - p.max(1), wrong.astype(float))
+    chance = calibration_error_by_chance(p)
+    trace = arrays.get("tau", np.empty((0, 2), np.float32))
+    samples, rows = arrays.get("reading"), arrays.get("reading_rows", np.empty(0, np.int32))
+    return Summary(
+        cell=arrays.get("cell", np.array("")),
+        classes=np.array(p.shape[1]),
+        sequences=np.array(len(p)),
+        packed=np.packbits(wrong),
+        calibration=np.array([calibration_error(p, labels, norm=norm) for norm in _NORMS]),
+        chance=np.array([(chance[norm].value, chance[norm].low, chance[norm].high) for norm in _NORMS]),
+        bins=np.array([curve.edges.double().numpy(), *short]),
+        risk=risks.risk.numpy()[_places(len(p))].astype(np.float32),
+        area=np.array(risks.area),
+        tau=trace[_spread(len(trace), _TRACE)],
+        reading=np.empty((3, 0, 0, 0), np.float32) if samples is None else _band(samples),
+        reading_rows=rows,
+        reading_labels=labels[rows],
+        reading_words=arrays.get("reading_words", np.empty((0, 0), np.str_)),
+    )
+
+
+def write_summaries(folder: Path) -> Path:
+    """Write ``summary.npz``: of networks with a prediction file what follows from it, of others what it has already.
+
+    Args:
+        folder: Folder with ``predictions/``.
+    """
+    known = dict(read_summaries(folder))
+    found = {}
+    for network in NETWORKS:
+        name = (network.data, network.name)
+        arrays = read_predictions(folder / "predictions", *name)
+        if arrays and not _same(arrays, known.get(name)):
+            known[name] = reduce_predictions(arrays)
+        if name in known:
+            found[name] = known[name]
+    content = {
+        f"{data}/{network}/{field.name}": getattr(summary, field.name)
+        for (data, network), summary in found.items()
+        for field in fields(Summary)
+        if getattr(summary, field.name).size
+    }
+    return write_arrays(content, summary_path(folder))
+
+
+def read_summaries(folder: Path) -> Summaries:
+    """Read ``summary.npz``; nothing where there is none.
+
+    Example:
+        >>> read_summaries(Path("nowhere"))
+        {}
+    """
+    path = summary_path(folder)
+    if not path.exists():
+        return {}
+    found: dict[tuple[str, str], dict[str, Array]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays:
+            data, network, name = key.split("/")
+            found.setdefault((data, network), {})[name] = arrays[key]
+    return {name: Summary(**_EMPTY | parts) for name, parts in found.items()}
+
+
+#: What is left out of the file where it is empty.
+_EMPTY: Arrays = {
+    "tau": np.empty((0, 2), np.float32),
+    "reading": np.empty((3, 0, 0, 0), np.float32),
+    "reading_rows": np.empty(0, np.int32),
+    "reading_labels": np.empty(0, np.uint8),
+    "reading_words": np.empty((0, 0), np.str_),
+}
+
+
+def summary_path(folder: Path) -> Path:
+    """Where the summaries of a folder are."""
+    return folder / "summary.npz"
+
+
+def predictions_path(folder: Path, data: str, network: str) -> Path:
+    """Where the predictions of a network's first seed are.
+
+    Example:
+        >>> predictions_path(Path("predictions"), "bih", "lstm").name
+        'bih-lstm.npz'
+    """
+    return folder / f"{data}-{network}.npz"
+
+
+def read_predictions(folder: Path, data: str, network: str) -> Arrays:
+    """Read a prediction file; nothing where there is none.
+
+    Example:
+        >>> read_predictions(Path("nowhere"), "bih", "lstm")
+        {}
+    """
+    path = predictions_path(folder, data, network)
+    if not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def write_arrays(arrays: Mapping[str, Array], path: Path) -> Path:
+    """Write arrays as one compressed file, in one step."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # a dictionary of arrays
+    return write_atomically(path, buffer.getvalue())
+
+
+def _same(arrays: Mapping[str, Array], summary: Summary | None) -> bool:
+    """Whether a summary is of these predictions already."""
+    return summary is not None and "cell" in arrays and str(arrays["cell"]) == str(summary.cell)
+
+
+def _places(sequences: int) -> Array:
+    return _spread(sequences, _RISKS)
+
+
+def _spread(size: int, count: int) -> Array:
+    """At most so many of the places 0 … size - 1, evenly spread, first and last among them."""
+    return np.unique(np.linspace(0, size - 1, min(count, size)).round().astype(int))
+
+
+def _band(samples: Array) -> Array:
+    """Mean and quantiles over the first dimension."""
+    return np.stack([samples.mean(0), *np.quantile(samples, _BAND, axis=0)]).astype(np.float32)

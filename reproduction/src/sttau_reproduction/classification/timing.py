@@ -1,0 +1,77 @@
+"""Time that a network takes alone on the machine, to train and to predict."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from sttau.jobs.results import Result
+from sttau.jobs.runner import Cell
+from sttau.models import DeepEnsemble
+from sttau.training import fit
+from sttau_reproduction.classification.splits import load_splits, predict_probabilities
+from sttau_reproduction.classification.trained import make_job, trainings_of
+
+EXPERIMENT = "paper-timing"
+
+_GROUPS = 8  # of updates
+_FIRST = 4  # of them, in which kernels are made and captured; the others are timed
+_GROUP = 10  # updates, or as many as are sorted by length together
+_PREDICTED = 1000  # test sequences
+
+
+class Timing:
+    """Times a network like that of a cell, freshly made; to be run when nothing else is.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def __call__(self, cell: Cell, folder: Path) -> Result:
+        """Return ``train_seconds`` for all updates, and ``predict_seconds`` for 1,000 sequences with all samples."""
+        began = time.perf_counter()
+        if self.device == "cpu":
+            torch.set_num_threads(1)
+        trainings = trainings_of(cell)
+        settings = cell.settings["training"]
+        metrics = {
+            "train_seconds": len(trainings) * settings["updates"] * self._update_seconds(trainings[0]),
+            "predict_seconds": self._predict_seconds(cell),
+        }
+        took = time.perf_counter() - began
+        return Result(EXPERIMENT, cell.data, cell.method, None, cell.seed, metrics, cell.settings, took)
+
+    def _update_seconds(self, training: Cell) -> float:
+        """The time of one update: the median over groups of them, at whose ends a GPU is waited for."""
+        settings = training.settings["training"]
+        size = max(_GROUP, settings.get("bucket_batches", 1))
+        size = max(1, min(size, settings["updates"] // _GROUPS))
+        ends: list[float] = []
+
+        def note() -> float:  # the losses have been read when it is called, so the device has done all
+            ends.append(time.perf_counter())
+            return 0.0
+
+        changes = {"updates": size * _GROUPS, "validate": note, "validate_every": size, "metric": None}
+        job = make_job(training, self.device, None, **changes)
+        fit(job.model, job.inputs, job.targets, job.lengths, **job.options)
+        return float(median(later - sooner for sooner, later in pairwise(ends[_FIRST - 1 :])) / size)
+
+    def _predict_seconds(self, cell: Cell) -> float:
+        splits = load_splits(cell.data, cell.settings["part"], self.device)
+        members = [make_job(training, self.device, None).model for training in trainings_of(cell)]
+        model = DeepEnsemble(members) if cell.settings["method"] == "ensemble" else members[0]
+        rows = torch.arange(min(_PREDICTED, len(splits.test)))
+        data = splits.test.select(rows)
+        samples = cell.settings["samples"]
+        predict_probabilities(model, data, samples)  # kernels are made on first use, some of them for many rows alone
+        began = time.perf_counter()
+        predict_probabilities(model, data, samples)
+        return (time.perf_counter() - began) * _PREDICTED / len(rows)

@@ -1,0 +1,189 @@
+"""Trained networks, kept as files: each is trained once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from sttau.calibration import negative_log_likelihood, prediction_error
+from sttau.files import write_atomically
+from sttau.jobs.runner import Cell
+from sttau.methods import Task, build
+from sttau.models import DeepEnsemble, SequenceModel, load
+from sttau.training import Job, Update, fit_together, read_log
+from sttau_reproduction.classification.splits import lengths_of, load_splits, predict_probabilities
+
+#: Of everything a trained network depends on; to be raised with any change that gives other weights.
+VERSION = 1
+
+_RARELY = 5000  # updates between checkpoints on a GPU, where many networks are trained at once and fast
+_POINTS = 1000  # of the training that are kept
+
+
+def trainings_of(cell: Cell) -> list[Cell]:
+    """The networks that a cell needs, each named by all that its weights depend on: one, or the members of an ensemble.
+
+    Example:
+        >>> made = {"cell": "lstm", "hidden_size": 8, "size": 2}
+        >>> settings = {"method": "ensemble", "settings": made, "training": {}, "part": {}}
+        >>> needed = trainings_of(Cell("paper", "bih", "ensemble", 0, settings))
+        >>> [(training.method, training.seed) for training in needed]
+        [('lstm', 0), ('lstm', 1)]
+    """
+    settings = dict(cell.settings["settings"])
+    size = settings.pop("size", None)
+    method = cell.settings["method"]
+    if size is not None:
+        method = settings.pop("member", settings["cell"])  # plain methods are named as their cells
+    depends = {"settings": settings, "training": cell.settings["training"], "part": cell.settings["part"]}
+    seeds = [cell.seed] if size is None else range(size)
+    return [Cell("network", cell.data, method, seed, depends, VERSION) for seed in seeds]
+
+
+def network_path(folder: Path, training: Cell) -> Path:
+    """Where a trained network is kept; its log lies next to it, its checkpoints in a folder of the same name."""
+    return folder / f"{training.key}.safetensors"
+
+
+def read_network(folder: Path, cell: Cell, device: str) -> tuple[SequenceModel, list[Update]]:
+    """The network of a cell, trained, and the log of its training; of an ensemble, that of the first member."""
+    paths = [network_path(folder, training) for training in trainings_of(cell)]
+    members = [load(path) for path in paths]
+    model = DeepEnsemble(members) if cell.settings["method"] == "ensemble" else members[0]
+    return model.to(device).eval(), read_log(paths[0].with_suffix(".jsonl"))
+
+
+class Settled(NamedTuple):
+    """A network that is ready, or will not be."""
+
+    training: Cell
+    seconds: float  # that it took just now
+    error: Exception | None
+
+
+def train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int = 16) -> Iterator[Settled]:
+    """Train those networks that are not there yet, and tell of each as soon as it is settled.
+
+    On a GPU several are trained at once; on a CPU one after another, from checkpoints where there are some, and no two
+    processes train the same.
+
+    Args:
+        trainings: what :func:`trainings_of` returns.
+        folder: for trained networks.
+        device: ``cpu`` or ``cuda``.
+        at_once: how many on a GPU.
+    """
+    missing = []
+    for training in trainings:
+        if network_path(folder, training).exists():
+            yield Settled(training, 0.0, None)
+        else:
+            missing.append(training)
+    if device != "cpu":
+        yield from _train(missing, folder, device, at_once)
+        return
+    for training in missing:
+        with _alone(_checkpoints(folder, training)):
+            if network_path(folder, training).exists():  # by now
+                yield Settled(training, 0.0, None)
+            else:
+                yield from _train([training], folder, device, 1)
+
+
+def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -> Iterator[Settled]:
+    begun: list[Cell] = []
+    hopeless: list[Settled] = []
+
+    def jobs() -> Iterator[Job]:
+        for training in trainings:
+            try:
+                job = make_job(training, device, _checkpoints(folder, training))
+            except Exception as error:
+                hopeless.append(Settled(training, 0.0, error))
+                continue
+            begun.append(training)
+            yield job
+
+    for training in trainings if device != "cpu" else ():
+        with suppress(Exception):  # it will be reported when the job is made
+            load_splits(training.data, training.settings["part"], device)  # before anything else is under way
+    for done in fit_together(jobs(), at_once):
+        training, error = begun[done.number], done.error
+        if error is None:
+            try:
+                _keep(done.job.model, done.log, network_path(folder, training))
+                shutil.rmtree(_checkpoints(folder, training), ignore_errors=True)
+            except Exception as caught:
+                error = caught
+        yield Settled(training, done.seconds, error)
+    yield from hopeless
+
+
+def make_job(training: Cell, device: str, checkpoints: Path | None, **changes: Any) -> Job:
+    """Make the network of a training, and all that ``fit`` is to be called with.
+
+    Args:
+        training: of :func:`trainings_of`.
+        device: where it is trained.
+        checkpoints: folder for them; None for none.
+        changes: other arguments of ``fit`` than those declared.
+    """
+    splits = load_splits(training.data, training.settings["part"], device)
+    task = Task.of(splits.train, splits.validation, splits.test)
+    data = splits.train
+    model = build(training.method, task, training.settings["settings"], data, training.seed).to(device)
+    options = dict(training.settings["training"])
+    options |= {
+        "metric": options.pop("selection"),
+        "validate": _validation(model, splits.validation),
+        "seed": training.seed,
+        "cuda_graphs": device == "cuda",
+        "folder": checkpoints,
+        "checkpoint_every": None if device == "cpu" else _RARELY,
+    }
+    return Job(model, data.inputs, data.labels, lengths_of(data), options | changes)
+
+
+def _validation(model: SequenceModel, data: Any) -> Callable[[], dict[str, float]]:
+    def measure() -> dict[str, float]:
+        mean = predict_probabilities(model, data).mean(0)
+        likely = mean.clamp_min(torch.finfo(mean.dtype).tiny)
+        return {"error": prediction_error(mean, data.labels), "nll": negative_log_likelihood(likely, data.labels)}
+
+    return measure
+
+
+def _keep(model: SequenceModel, log: Sequence[Update], path: Path) -> None:
+    """Write the log, thinned out, then the network: when that is there, all is."""
+    every = max(1, len(log) // _POINTS)
+    kept = [u for u in log if u.number % every == 0 or u.number == len(log) or u.validation is not None]
+    lines = "".join(json.dumps(asdict(update)) + "\n" for update in kept)
+    write_atomically(path.with_suffix(".jsonl"), lines.encode())
+    model.save(path)
+
+
+def _checkpoints(folder: Path, training: Cell) -> Path:
+    return folder / training.key
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder until this context or its process ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: two that begin at once would both do the work
+        yield
+        return
+    path = folder.with_suffix(".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    path.unlink(missing_ok=True)  # a process that waited for it finds the work done

@@ -1,0 +1,125 @@
+"""Trials: a declared network with something changed, evaluated on validation data alone.
+
+A JSON file lists trials: values that are given replace those declared. Part of the training data can be held out in
+addition, so that chance plays a smaller part: ``"part": {"held_out": 3000}``.
+
+    [{"name": "longer", "data": "imdb", "network": "st-tau-best", "training": {"updates": 4000}, "part": {}}]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from sttau.calibration import TemperatureScaling, to_logits
+from sttau.jobs.results import Result
+from sttau.jobs.runner import Cell
+from sttau_reproduction.classification.cells import cells_of
+from sttau_reproduction.classification.evaluation import measure
+from sttau_reproduction.classification.networks import Network, find
+from sttau_reproduction.classification.splits import load_splits, predict_probabilities
+from sttau_reproduction.classification.trained import read_network, train, trainings_of
+
+EXPERIMENT = "trial"
+
+
+def change(declared: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace declared values by those given, also in nested dictionaries.
+
+    Example:
+        >>> change({"num_states": 10, "model": {"dropout": 0.1, "paths": 2}}, {"model": {"paths": 4}})
+        {'num_states': 10, 'model': {'dropout': 0.1, 'paths': 4}}
+    """
+    whole = dict(declared)
+    for name, value in given.items():
+        both = isinstance(value, Mapping) and isinstance(whole.get(name), Mapping)
+        whole[name] = change(whole[name], value) if both else value
+    return whole
+
+
+def cell_of(trial: Mapping[str, Any]) -> Cell:
+    """The cell of a trial; its name is that of the trial."""
+    known = {"name", "data", "network", "settings", "training", "part", "seed"}
+    if not {"name", "data", "network"} <= set(trial) <= known:
+        raise ValueError(
+            f"a trial has name, data, network and perhaps others of {', '.join(sorted(known))}; got {trial}"
+        )
+    declared: Network = find(trial["data"], trial["network"])
+    tried = replace(
+        declared,
+        name=trial["name"],
+        settings=change(declared.settings, trial.get("settings", {})),
+        training=change(declared.training, trial.get("training", {})),
+        part=trial.get("part", {}),
+    )
+    return replace(cells_of([tried], seeds=1)[0], experiment=EXPERIMENT, seed=trial.get("seed", 0))
+
+
+def read_trials(path: Path) -> list[Cell]:
+    """The cells of a file of trials."""
+    return [cell_of(trial) for trial in json.loads(path.read_text("utf-8"))]
+
+
+def run(
+    cells: Sequence[Cell],
+    out: Path,
+    question: str,
+    device: str = "cpu",
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Result]:
+    """Train and evaluate on validation data; append each result to a file. Networks are kept in a folder next to it.
+
+    Args:
+        cells: Cells of :func:`cell_of`.
+        out: File of trials; each line has the date and the question in addition to a result.
+        question: What the trials are to find out.
+        device: ``cpu`` or ``cuda``.
+        progress: Callback, called with a line of text for every trial.
+    """
+    folder = out.parent / "networks"
+    by_training = {trainings_of(cell)[0].key: cell for cell in cells}
+    results: list[Result] = []
+    for training, seconds, error in train([trainings_of(cell)[0] for cell in cells], folder, device):
+        cell = by_training[training.key]
+        if error is not None:
+            progress(f"{cell.method} failed: {error}")
+            continue
+        results.append(_judge(cell, folder, device, seconds))
+        append_record(results[-1], question, out)
+        shown = {name: round(value, 3) for name, value in results[-1].metrics.items()}
+        progress(f"{cell.method}, seed {cell.seed}: {shown}")
+    return results
+
+
+def append_record(result: Result, question: str, path: Path) -> None:
+    """Append a trial to a file of trials, with the date of today and the question."""
+    line = json.dumps({"date": date.today().isoformat(), "question": question, **asdict(result)}, sort_keys=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Read a file of trials, one dictionary per line.
+
+    Each has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by another script,
+    have a ``name``, and a list ``validation`` of what was measured in the course of training instead of ``metrics``.
+    """
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _judge(cell: Cell, folder: Path, device: str, seconds: float) -> Result:
+    model, log = read_network(folder, cell, device)
+    data = load_splits(cell.data, cell.settings["part"], device).validation
+    drawn = predict_probabilities(model, data, cell.settings["samples"])
+    metrics = {f"validation_{name}": value for name, value in measure(drawn.mean(0), data.labels).items()}
+    metrics["scaling_temperature"] = TemperatureScaling().fit(to_logits(drawn), data.labels).temperature
+    metrics["best_update"] = float(min((u.validation, u.number) for u in log if u.validation is not None)[1])
+    if log[-1].temperature:
+        metrics["tau"] = log[-1].temperature[0]
+    states = cell.settings["settings"].get("num_states")
+    return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, metrics, cell.settings, seconds)

@@ -1,0 +1,42 @@
+"""``sttau-reproduce automata``: the experiment on automata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors, show_failures, show_steps
+
+
+def automata(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; reproduction/results/automata, or …-quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few measurements only, a minute.")] = False,
+    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also train the networks of the figures, and write snapshots.json.")
+    ] = False,
+) -> None:
+    """Learn grammars and stochastic languages, extract automata, and compare with k-means, L*, ALERGIA and others.
+
+    Finished measurements are not computed again; lines of results.jsonl count as finished.
+
+    Example: sttau-reproduce automata --quick
+    """
+    from sttau_reproduction.automata.declaration import QUICK, Plan
+    from sttau_reproduction.automata.snapshots import write_snapshots
+    from sttau_reproduction.automata.work import run
+
+    console = Console()
+    out = out or RESULTS / ("automata-quick" if quick else "automata")
+    check_folder(console, out)
+    with plain_errors(console):
+        outcome = run(out, QUICK if quick else Plan(), workers, show_steps(console))
+        if figures:
+            write_snapshots(out / "snapshots.json")
+    console.print(f"Results: {out / 'results.jsonl'}", soft_wrap=True)
+    show_failures(console, outcome.failures)

@@ -1,0 +1,35 @@
+"""``sttau-reproduce curves``: validation metrics in the course of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sttau_reproduction.cli.common import RESULTS, plain_errors
+
+
+def curves(
+    folder: Annotated[Path, typer.Argument(help="Folder with trained networks and their logs.")],
+    question: Annotated[str, typer.Option(help="What the curves are to show; recorded with each.")],
+    out: Annotated[Path, typer.Option(help="File that curves are appended to.")] = RESULTS / "paper/curves.jsonl",
+    trials: Annotated[
+        Path | None, typer.Option(help="JSON file of trials whose curves are taken, instead of declared networks.")
+    ] = None,
+) -> None:
+    """Record validation error and NLL in the course of training, from the logs of trained networks.
+
+    Example: sttau-reproduce curves reproduction/results/paper/networks --question "When does training converge?"
+    """
+    from sttau_reproduction.classification import curves as experiment
+    from sttau_reproduction.classification.cells import cells_of
+    from sttau_reproduction.classification.networks import NETWORKS
+    from sttau_reproduction.classification.trials import read_trials
+
+    console = Console()
+    with plain_errors(console):
+        found = experiment.curves(cells_of(NETWORKS) if trials is None else read_trials(trials), folder)
+        experiment.append_curves(found, question, out)
+    console.print(f"{len(found)} networks: {out}", soft_wrap=True)

@@ -1,0 +1,108 @@
+"""``sttau-reproduce paper``: train the networks of the paper's tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+from rich.console import Console
+
+from sttau_reproduction.cli.common import (
+    RESULTS,
+    check_folder,
+    choose_device,
+    plain_errors,
+    show_failures,
+    show_steps,
+)
+
+_QUICK = (
+    "--quick: tiny networks, hardly trained, on a part of the data. It shows that everything runs; the numbers mean "
+    "nothing."
+)
+
+
+def paper(
+    what: Annotated[
+        str,
+        typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient, tuning or all."),
+    ],
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds per network, instead of those declared.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small networks on a part of the data, to check that everything runs.")
+    ] = False,
+    on: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    workers: Annotated[int, typer.Option(help="Number of processes on CPUs.")] = 1,
+    device: Annotated[str, typer.Option(help="cuda or cpu; auto for the GPU where there is one.")] = "auto",
+    at_once: Annotated[int, typer.Option(help="Number of networks trained at the same time on a GPU.")] = 16,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for results, networks and report; reproduction/results/paper, or …-quick."),
+    ] = None,
+    data: Annotated[list[str] | None, typer.Option(help="Only networks on this data set; may be repeated.")] = None,
+    network: Annotated[list[str] | None, typer.Option(help="Only networks of this name; may be repeated.")] = None,
+    timing: Annotated[bool, typer.Option(help="Measure the cost of each network alone, at the end.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is to be computed.")] = False,
+) -> None:
+    """Compute tables and figures of the paper: train what is missing, evaluate it, write a report.
+
+    Finished cells are not computed again; an interrupted run resumes when the same command is given again.
+
+    Example: sttau-reproduce paper table1 --quick
+    """
+    from sttau.jobs.runner import Where
+    from sttau_reproduction.classification import cells as experiment
+
+    console = Console()
+    out = out or RESULTS / ("paper-quick" if quick else "paper")
+    check_folder(console, out)
+    device = choose_device(console, device)
+    with plain_errors(console):
+        if on not in get_args(Where):
+            raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
+        networks = experiment.choose(experiment.networks_of(what), data or (), network or ())
+        cells = experiment.cells_of(networks, seeds, quick)
+        experiment.check_folder(out, quick)
+        missing = experiment.missing_cells(cells, out)
+        console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
+        if dry_run:
+            for cell in missing:
+                console.print(f"  {cell.title}", highlight=False)
+            return
+        if quick:
+            console.print(_QUICK, style="yellow", highlight=False)
+        if missing:
+            experiment.check_data(missing)
+        try:
+            outcome = experiment.run(
+                cells,
+                out,
+                on=cast(Where, on),
+                workers=workers,
+                device=device,
+                at_once=at_once,
+                timing=timing,
+                progress=show_steps(console),
+            )
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command resumes.") from error
+        console.print(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}", soft_wrap=True)
+        _report(console, out, {table.name: table.title for table in experiment.tables_of(what)})
+        if quick:
+            console.print(_QUICK, style="yellow", highlight=False)
+    show_failures(console, outcome.failures)
+
+
+def _report(console: Console, folder: Path, titles: dict[str, str]) -> None:
+    """Write tables and figures of a folder, and print the tables that have a title here."""
+    from sttau.jobs.results import read_results
+    from sttau_reproduction.classification.predictions import read_summaries
+    from sttau_reproduction.classification.report import tables, write_report
+
+    written = write_report(folder, folder / "report")
+    found = tables(read_results(folder / "results.jsonl"), read_summaries(folder))
+    for name, title in ((name, title) for name, title in titles.items() if name in found):
+        console.print(f"\n{title}\n\n{found[name]}\n", markup=False, highlight=False, soft_wrap=True)
+    pictures = sum(path.suffix == ".png" for path in written)
+    console.print(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures", soft_wrap=True)

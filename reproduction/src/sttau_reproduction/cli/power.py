@@ -1,0 +1,42 @@
+"""``sttau-reproduce power``: the regression on household power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors, show_failures, show_steps
+
+
+def power(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; reproduction/results/household-power, or …-quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny networks, to check that it runs.")] = False,
+    seeds: Annotated[int, typer.Option(help="Number of seeds per network.")] = 3,
+    history: Annotated[int, typer.Option(help="Number of hours that are read, for instance 168.")] = 24,
+    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
+) -> None:
+    """Forecast electric power an hour and a day ahead, with networks, boosted trees and naive methods.
+
+    Finished cells are not computed again; an interrupted run resumes when the same command is given again.
+
+    Example: sttau-reproduce power --quick
+    """
+    from sttau_reproduction.power.work import EXPERIMENT, QUICK, Plan, name_of, run
+
+    console = Console()
+    out = out or RESULTS / (f"{EXPERIMENT}-quick" if quick else EXPERIMENT)
+    check_folder(console, out)
+    with plain_errors(console):
+        if history < 2:
+            raise ValueError(f"--history must be at least 2 hours, got {history}; one hour is always evaluated too")
+        plan = replace(QUICK, history=history) if quick else Plan(seeds=seeds, history=history)
+        progress = show_steps(console, lambda cell: f"{cell.settings['setting']}: {name_of(cell)}, seed {cell.seed}")
+        outcome = run(out, plan, workers, progress)
+    console.print(f"Results: {out / 'results.jsonl'}", soft_wrap=True)
+    show_failures(console, outcome.failures)

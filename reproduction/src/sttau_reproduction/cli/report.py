@@ -1,0 +1,39 @@
+"""``sttau-reproduce report``: tables and figures of the paper's experiments from their results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of sttau-reproduce paper, with results.jsonl and summary.npz.")
+    ] = RESULTS / "paper",
+    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
+    docs: Annotated[
+        list[Path] | None, typer.Option(help="A page whose marked tables and figures are renewed; may be repeated.")
+    ] = None,
+) -> None:
+    """Write every table and figure of the paper's experiments from the results, without any training.
+
+    The same results give the same files, byte for byte.
+
+    Example: sttau-reproduce report reproduction/results/paper --docs reproduction/docs/results.md
+    """
+    from sttau_reproduction.classification.report import write_report
+
+    console = Console()
+    out = folder / "report" if out is None else out
+    check_folder(console, out)
+    with plain_errors(console):
+        written = write_report(folder, out, docs or ())
+    pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
+    console.print(f"Report: {out / 'report.md'}, with {pictures} figures", soft_wrap=True, highlight=False)
+    for page in docs or ():
+        console.print(f"Renewed: {page}", soft_wrap=True, highlight=False)

@@ -1,0 +1,79 @@
+"""All pages of the documentation that show results, and the tables and figures of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sttau.jobs.results import read_results
+from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, markdown_table, roofline_table, speed_table
+from sttau_reproduction.automata import figures as automata_figures
+from sttau_reproduction.automata import tables as automata_tables
+from sttau_reproduction.automata.snapshots import read_snapshots
+from sttau_reproduction.cartpole import figures as cartpole_figures
+from sttau_reproduction.cartpole import tables as cartpole_tables
+from sttau_reproduction.classification.report import write_report
+from sttau_reproduction.pages import renew_file, save_figure
+from sttau_reproduction.power import figures as power_figures
+from sttau_reproduction.power import tables as power_tables
+from sttau_reproduction.power.shown import read_hours
+from sttau_reproduction.speed.tables import BASELINES, COMPILED, baseline_table, compiled_rows
+
+#: Pages on classification, from the root of the repository.
+CLASSIFICATION = ("reproduction/docs/results.md", "reproduction/docs/log.md")
+
+_RESULTS = Path("reproduction/results")
+_BYTES, _OPERATIONS = 4.8e12, 67e12  # of an H200, per second
+_DPI = {"power": 110}
+
+
+def renew_documentation(root: Path) -> Iterator[Path]:
+    """Renew every table and figure of the documentation from the committed results, and yield the files written.
+
+    Args:
+        root: Root of the repository.
+    """
+    with TemporaryDirectory() as folder:
+        written = write_report(root / _RESULTS / "paper", Path(folder), [root / page for page in CLASSIFICATION])
+        yield from (path for path in written if not path.is_relative_to(folder))
+    for page, tables in page_tables(root).items():
+        yield renew_file(root / page, tables, {})
+    results = root / _RESULTS
+    drawn = (
+        automata_figures.draw(read_snapshots(results / "automata/snapshots.json"))
+        | cartpole_figures.draw(results / "cartpole")
+        | power_figures.draw(read_hours(results / "household-power/hours.jsonl"))
+    )
+    for name, figure in drawn.items():
+        yield save_figure(figure, root / "docs/images" / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
+
+
+def page_tables(root: Path) -> dict[str, dict[str, str]]:
+    """The tables of each page of the library's documentation, by their names in its markers."""
+    results = root / _RESULTS
+    automata = automata_tables.tables(read_results(results / "automata/results.jsonl"))
+    compiled = compiled_rows(read_results(results / "automata/speed.jsonl"))
+    power = power_tables.tables(read_results(results / "household-power/results.jsonl"))
+    return {
+        "docs/automata.md": _named("automata", automata | {"compiled": markdown_table(compiled, COMPILED)}),
+        "docs/regression.md": _named("power", power),
+        "docs/rl.md": _named("cartpole", cartpole_tables.tables(results / "cartpole")),
+        "docs/performance.md": _speed(root),
+    }
+
+
+def _speed(root: Path) -> dict[str, str]:
+    tables = {
+        f"baselines-{path.stem}": markdown_table(baseline_table(read_results(path)), BASELINES)
+        for path in sorted((root / _RESULTS / "baseline-speed").glob("*.jsonl"))
+    }
+    benchmarks = root / "benchmarks"
+    for path in sorted(benchmarks.glob("*/results.jsonl")):
+        tables[f"speed-{path.parent.name}"] = markdown_table(speed_table(compare_speed(read_results(path))), HEADER)
+    limits = roofline_table(read_results(benchmarks / "h200/roofline.jsonl"), _BYTES, _OPERATIONS)
+    return tables | {"roofline": markdown_table(limits, ROOFLINE)}
+
+
+def _named(prefix: str, tables: dict[str, str]) -> dict[str, str]:
+    return {f"{prefix}-{name}": table for name, table in tables.items()}

@@ -1,0 +1,1 @@
+"""Regression: electric power an hour ahead and a day ahead."""

@@ -1,0 +1,1 @@
+"""Speed of the baselines and of compiled networks."""

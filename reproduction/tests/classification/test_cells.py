@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reproduction.tests.classification.small_networks import cells
+from sttau.jobs.results import Result, read_results, write_results
+from sttau.jobs.runner import Cell, Store
+from sttau.training import Job, fit_together
+from sttau_reproduction.classification import trained
+from sttau_reproduction.classification.cells import Work, check_folder, missing_cells, run
+from sttau_reproduction.classification.history import noted, read_history
+from sttau_reproduction.classification.predictions import predictions_path
+from sttau_reproduction.classification.timing import Timing
+from sttau_reproduction.classification.trained import network_path, read_network, trainings_of
+
+ROOT = Path(__file__).parents[3]
+PATHS = (ROOT / "src", ROOT / "reproduction" / "src")
+
+
+def _counted(patch: pytest.MonkeyPatch) -> list[Job]:
+    """Note every training that is begun."""
+    begun: list[Job] = []
+
+    def watch(jobs: Any, at_once: int) -> Any:
+        for done in fit_together(jobs, at_once):
+            begun.append(done.job)
+            yield done
+
+    patch.setattr(trained, "fit_together", watch)
+    return begun
+
+
+#: The second is a CPU too, but is treated as a GPU is: everything is trained at once.
+DEVICES = pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+
+
+@DEVICES
+def test_an_ensemble_is_made_of_the_networks_of_other_cells(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = _counted(monkeypatch)
+    every = cells("lstm", "ensemble", seeds=2)
+    results = dict(
+        zip([cell.key for cell in every], [r for _, r in Work(tmp_path, device)(every, tmp_path)], strict=True)
+    )
+    assert len(results) == 3
+    assert len(begun) == 2
+    ensemble, _ = read_network(tmp_path / "networks", every[2], "cpu")
+    for cell, member in zip(every[:2], ensemble.members, strict=True):
+        alone, _ = read_network(tmp_path / "networks", cell, "cpu")
+        for name, value in alone.state_dict().items():
+            assert value.equal(member.state_dict()[name])
+    assert len(list((tmp_path / "networks").glob("*.safetensors"))) == 2
+    assert not [path for path in (tmp_path / "networks").iterdir() if path.is_dir()]  # checkpoints are gone
+
+
+@DEVICES
+def test_a_training_that_fails_fails_only_its_cells(device: str, tmp_path: Path) -> None:
+    (fine,), (broken,) = cells("lstm"), cells("st-tau-classes", learning_rate=1e30)
+    (unknown,) = cells("dropout")
+    unknown = replace(unknown, settings=unknown.settings | {"settings": {"cell": "lstm", "hidden_sizes": 6}})
+    found = {cell.key: result for cell, result in Work(tmp_path, device)([broken, unknown, fine], tmp_path)}
+    assert isinstance(found[fine.key], Result)
+    assert isinstance(found[broken.key], FloatingPointError)
+    assert "do not fit" in str(found[unknown.key])
+    assert not network_path(tmp_path / "networks", trainings_of(broken)[0]).exists()
+
+
+def test_a_network_that_cannot_be_asked_fails_only_its_cell(tmp_path: Path) -> None:
+    first, second = cells("lstm", seeds=2)
+    path = network_path(tmp_path / "networks", trainings_of(first)[0])
+    path.parent.mkdir()
+    path.write_bytes(b"no network")
+    found = {cell.key: result for cell, result in Work(tmp_path)([first, second], tmp_path)}
+    assert isinstance(found[first.key], Exception)
+    assert isinstance(found[second.key], Result)
+
+
+def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    other = Result("paper", "bih", "lstm", None, 0, {"pe": 1.0}, {}, 0.0)
+    older = Result("paper", "digits", "lstm", None, 3, {"pe": 1.0}, {}, 0.0)
+    write_results([other, older], path)
+    every = cells("lstm", "st-tau-classes", "ensemble")
+    assert missing_cells(every, tmp_path) == every
+    outcome = run(every, tmp_path)
+    assert not outcome.failures, outcome.failures[0][1]
+    assert not missing_cells(every, tmp_path)
+    first, *rows = read_results(path)
+    assert first == other
+    assert {row.method: row.states for row in rows} == {"ensemble": None, "lstm": None, "st-tau-classes": 4}
+    for row in rows:
+        assert row.experiment == "paper"
+        assert row.metrics["train_seconds"] > 0
+        assert row.metrics["predict_seconds"] > 0
+        assert set(row.settings) == {"method", "settings", "training", "samples", "prediction_runs", "part"}
+        assert all(isinstance(value, float) for value in row.metrics.values())
+
+    (stretch,) = read_history(tmp_path)
+    assert stretch.computed == ["digits lstm 0", "digits st-tau-classes 0", "digits ensemble 0"]
+    assert stretch.seconds > 0
+    before = path.read_bytes()
+    run(every, tmp_path)
+    assert path.read_bytes() == before  # nothing was computed, not even a time
+    assert read_history(tmp_path) == [stretch]
+    for other_network, lost in zip(every[1:], (every[:1], every[:2]), strict=True):
+        theirs, mine = (
+            predictions_path(tmp_path / "predictions", cell.data, cell.method) for cell in (other_network, lost[-1])
+        )
+        os.replace(theirs, mine)
+    assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
+
+
+def test_time_counts_though_no_cell_was_done_in_it(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), noted(cells("lstm"), Store(tmp_path / "cells"), tmp_path):
+        raise KeyboardInterrupt
+    (stretch,) = read_history(tmp_path)
+    assert not stretch.computed
+
+
+def test_fewer_seeds_take_no_rows_away_but_other_settings_do(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    run(cells("lstm", seeds=2), tmp_path)
+    timed = read_results(path)
+    assert "train_seconds" in timed[0].metrics
+    run(cells("lstm"), tmp_path, timing=False)
+    assert read_results(path) == timed
+    run(cells("lstm", updates=8), tmp_path, timing=False)
+    (row,) = read_results(path)
+    assert row.metrics["updates"] == 8
+
+
+def test_results_of_a_part_of_the_data_do_not_mix_with_others(tmp_path: Path) -> None:
+    row = Result("paper", "bih", "lstm", None, 0, {"pe": 1.0}, {"part": {"train": 10}}, 0.0)
+    check_folder(tmp_path, quick=False)
+    write_results([row], tmp_path / "results.jsonl")
+    check_folder(tmp_path, quick=True)
+    with pytest.raises(ValueError, match=r"has results of a part of the data, .* all of it; name another folder"):
+        check_folder(tmp_path, quick=False)
+
+
+def test_times_are_of_all_updates_and_all_members(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (cell,) = cells("ensemble", updates=12)
+    monkeypatch.setattr(Timing, "_update_seconds", lambda self, training: 0.5)
+    assert Timing("cpu")(cell, tmp_path).metrics["train_seconds"] == 2 * 12 * 0.5
+
+
+_RUN = """
+import sys
+from pathlib import Path
+from sttau_reproduction.classification.cells import run
+from reproduction.tests.classification.test_cells import killed_cells
+if __name__ == "__main__":
+    run(killed_cells(), Path(sys.argv[1]))
+"""
+
+
+def killed_cells() -> list[Cell]:
+    return cells("lstm", "st-tau-classes", "dropout", updates=60, validate_every=2)
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_results(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, *PATHS))), "OMP_NUM_THREADS": "1"}
+    killed = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-c", _RUN, str(killed)], env=environment, start_new_session=True)
+    networks = killed / "networks"
+    try:  # until one network is trained and the next has begun
+        while not (list(networks.glob("*.safetensors")) and list(networks.glob("*/log.jsonl"))):
+            assert process.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.005)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    first = {path: path.stat().st_mtime_ns for path in networks.glob("*.safetensors")}
+    assert len(first) < 3
+    every = killed_cells()
+    assert missing_cells(every, killed)
+    outcome = run(every, killed)
+    assert not outcome.failures, outcome.failures[0][1]
+    assert read_history(killed)
+    assert all(path.stat().st_mtime_ns == when for path, when in first.items())  # trained once
+    whole = tmp_path / "whole"
+    expected = {cell.method: result for cell, result in Work(whole)(every, whole)}
+    for found in read_results(killed / "results.jsonl"):
+        other = expected[found.method]
+        assert isinstance(other, Result)
+        assert {name: found.metrics[name] for name in other.metrics} == other.metrics
+    for path in (whole / "predictions").iterdir():
+        assert path.read_bytes() == (killed / "predictions" / path.name).read_bytes()

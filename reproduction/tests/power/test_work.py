@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from sttau.data import SequenceDataset
+from sttau.jobs.runner import Outcome
+from sttau_reproduction.cli import app
+from sttau_reproduction.power import work as power
+from sttau_reproduction.power.shown import read_hours
+from sttau_reproduction.power.work import (
+    METHODS,
+    QUICK,
+    cells,
+    evaluate,
+    forecast_distribution,
+    measure,
+    name_of,
+    to_power,
+)
+
+
+@pytest.fixture(autouse=True)
+def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A household whose log power is an autoregression with a daily wave: the form of the real data, and quick."""
+    source, hours = np.random.default_rng(0), 1200
+    wave = np.sin(np.arange(hours) * 2 * np.pi / 24)
+    log = np.zeros(hours)
+    for hour in range(1, hours):
+        log[hour] = 0.7 * log[hour - 1] + 0.3 * wave[hour] + 0.3 * source.standard_normal()
+    whole = torch.from_numpy(np.stack([np.exp(log) / 10, *source.random((6, hours))], axis=-1)).float()
+
+    def load(name: str, split: str, history: int) -> SequenceDataset:
+        first, end = {"train": (0, 700), "validation": (700, 900), "test": (900, hours - 1)}[split]
+        rows = torch.arange(first, end)
+        lengths = (rows + 1).clamp_max(history)
+        steps = torch.arange(history)
+        inputs = whole[(rows[:, None] - lengths[:, None] + 1 + steps).clamp(0, end)]
+        times = np.datetime64("2010-01-01", "h") + rows.numpy() + 1
+        return SequenceDataset(
+            name,
+            split,
+            inputs,
+            lengths,
+            whole[rows + 1, 0],
+            (),
+            "",
+            ids=tuple(map(str, times)),
+            label_scale=(0.0, 10.0),
+        )
+
+    monkeypatch.setattr(power, "load", load)
+    power._hours.cache_clear()
+    yield
+    power._hours.cache_clear()
+
+
+def _cell(setting: str, method: str) -> Any:
+    return next(cell for cell in cells(QUICK) if (cell.settings["setting"], cell.method) == (setting, method))
+
+
+def test_every_method_and_baseline_has_its_cells_and_no_two_are_the_same() -> None:
+    every = list(cells(power.Plan()))
+    assert len({cell.key for cell in every}) == len(every)
+    for setting in ("paper", "hour", "day"):
+        seeds = {m: sum(c.method == m and c.settings["setting"] == setting for c in every) for m in METHODS}
+        assert min(seeds.values()) == 3
+    assert {name_of(cell) for cell in every} >= {"st-tau", "st-tau, one path", "boosted trees", "persistence"}
+
+
+@pytest.mark.parametrize("method", [*METHODS, "persistence", "boosted trees"])
+@pytest.mark.parametrize("setting", ["hour", "day"])
+def test_a_cell_says_how_good_a_whole_law_is(setting: str, method: str, tmp_path: Path) -> None:
+    result = measure(_cell(setting, method), tmp_path, tmp_path / "kept")
+    metrics = result.metrics
+    assert metrics["width_50"] < metrics["width_80"] < metrics["width_95"]
+    assert 0 < metrics["crps"] <= metrics["mae"] + 1e-6
+    assert 50 < metrics["coverage_95"] <= 100
+    if method in METHODS:
+        assert (metrics["epistemic"] > 0) == (method != "lstm")
+        assert metrics["aleatoric"] > 0
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+@pytest.mark.parametrize("method", ["st-tau", "persistence", "seasonal, 24 h"])
+def test_paths_are_judged_hour_by_hour(method: str, tmp_path: Path) -> None:
+    metrics = measure(_cell("paths", method), tmp_path, tmp_path / "kept").metrics
+    assert {f"crps_at_{hour}" for hour in power.AHEAD} <= metrics.keys()
+
+
+def test_a_longer_history_is_read_where_more_than_one_hour_is(tmp_path: Path) -> None:
+    every = list(cells(replace(QUICK, history=48)))
+    assert {c.settings["setting"]: c.settings["history"] for c in every} == {
+        "paper": 1,
+        "hour": 1,
+        "day": 48,
+        "paths": 48,
+    }
+    cell = next(c for c in every if c.settings["setting"] == "paths" and c.method == "lstm")
+    assert measure(cell, tmp_path, tmp_path / "kept").metrics["crps"] > 0
+
+
+def test_without_variance_head_only_the_model_doubts(tmp_path: Path) -> None:
+    metrics = measure(_cell("paper", "lstm"), tmp_path, tmp_path / "kept").metrics
+    assert (metrics["epistemic"], metrics["width_95"], metrics["coverage_95"]) == (0.0, 0.0, 0.0)
+    assert metrics["crps"] == pytest.approx(metrics["mae"], rel=1e-5)
+
+
+def test_persistence_says_what_was_and_is_calibrated_on_a_steady_series(tmp_path: Path) -> None:
+    metrics = measure(_cell("hour", "persistence"), tmp_path, tmp_path / "kept").metrics
+    test = power._hours("test", 1, 7, False, None)
+    before = to_power(test.inputs[:, 0, 0].double())
+    assert metrics["mse"] == pytest.approx(float((before - test.power).square().mean()), rel=1e-4)
+    assert abs(metrics["coverage_80"] - 80) < 8
+
+
+def test_laws_are_judged_as_their_formulas_say() -> None:
+    """A log-normal law: its mean, its median, its quantiles, its density."""
+    mean, variance = torch.full((1, 4000, 1), 0.5, dtype=torch.float64), torch.full((1, 4000, 1), 0.25).double()
+    drawn = to_power(mean + 0.5 * torch.randn(mean.shape, dtype=torch.float64))[0, :, 0]
+    answer = forecast_distribution(mean, variance, drawn)
+    middle, deviation = power.CENTRE + 0.5 * power.SCALE, 0.5 * power.SCALE
+    assert float(answer.mean[0]) == pytest.approx(math.exp(middle + deviation**2 / 2), rel=1e-6)
+    found = evaluate(answer.points, answer.mean, drawn)
+    assert found["width_95"] == pytest.approx(
+        math.exp(middle + 1.95996 * deviation) - math.exp(middle - 1.95996 * deviation), rel=2e-3
+    )
+    for level in (50, 80, 95):
+        assert abs(found[f"coverage_{level}"] - level) < 3
+    law = torch.distributions.LogNormal(middle, deviation)
+    assert answer.extra["nll"] == pytest.approx(-float(law.log_prob(drawn).mean()), rel=1e-4)
+    assert answer.extra["aleatoric"] == pytest.approx(float(law.variance.sqrt()), rel=1e-6)
+
+
+def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [_cell("hour", "persistence"), _cell("hour", "lstm")]
+
+    def here(given: Any, work: Any, folder: Path, workers: int, progress: Any) -> Any:
+        return Outcome([result for _, result in work(given, folder)], [])
+
+    monkeypatch.setattr(power, "cells", lambda plan: few)
+    monkeypatch.setattr(power, "run_cells", here)
+    shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
+    assert "results.jsonl" in shown.output
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+    assert [set(line) for line in read_hours(tmp_path / "hours.jsonl")] == [{"setting", "name", "seed", "pit"}] * 2
+
+
+def test_a_history_of_one_hour_is_refused() -> None:
+    shown = CliRunner().invoke(app, ["power", "--history", "1"])
+    assert shown.exit_code == 1
+    assert "--history must be at least 2 hours, got 1" in shown.output
+
+
+def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
+    metrics = measure(_cell("hour", "st-tau"), tmp_path, tmp_path / "kept").metrics
+    assert metrics["tau"] > 0
+    assert "temperature" not in metrics

@@ -1,0 +1,58 @@
+"""Every page shows the committed results, and no number has changed since they were first published."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from reproduction.tests.numbers import digests, numbers
+from sttau.jobs.results import read_results
+from sttau_reproduction.classification.history import read_history
+from sttau_reproduction.classification.predictions import read_summaries
+from sttau_reproduction.classification.report import tables
+from sttau_reproduction.documentation import CLASSIFICATION, page_tables
+from sttau_reproduction.pages import markers, renew
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "reproduction" / "results" / "paper"
+TABLES = page_tables(ROOT)
+PAGES = [ROOT / "reproduction" / "README.md", *(ROOT / page for page in CLASSIFICATION)]
+#: Digests of the numbers of all tables before the reproduction became a package of its own.
+PUBLISHED: dict[str, str] = json.loads((Path(__file__).parent / "numbers.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", TABLES)
+def test_a_page_shows_the_committed_results(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert sorted(markers(text, "table")) == sorted(TABLES[page])
+    assert renew(text, TABLES[page], {}) == text
+
+
+def test_no_number_of_any_table_has_changed() -> None:
+    paper = tables(read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS), read_history(RESULTS))
+    every = {name: table for found in TABLES.values() for name, table in found.items()} | paper
+    assert {name: digest for name, digest in digests(every).items() if name in PUBLISHED} == PUBLISHED
+
+
+def test_numbers_are_read_without_titles() -> None:
+    table = "| method k = 3 | PE % |\n| --- | ---: |\n| LSTM 10 | **1.40 ± 0.05** |\n| BBB | — |"
+    assert numbers(table) == [["**", "1.40", "±", "0.05", "**"], ["—"]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert target.startswith(("http:", "https:")) or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES[1:2], ids=lambda page: page.name)
+def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), {"__name__": "page"})
