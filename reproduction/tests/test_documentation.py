@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reproduction.tests.numbers import digests, numbers
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 from sttau_reproduction.classification.history import read_history
 from sttau_reproduction.classification.predictions import read_summaries
 from sttau_reproduction.classification.report import tables

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 from sttau_reproduction.metrics import metrics_of
 
 RESULTS = Path(__file__).parents[1] / "results"

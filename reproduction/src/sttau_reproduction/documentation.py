@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sttau.jobs.results import read_results
-from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, markdown_table, roofline_table, speed_table
+from sttau.jobs import read_results
+from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, roofline_table, speed_table
+from sttau.tables import markdown_table
 from sttau_reproduction.automata import figures as automata_figures
 from sttau_reproduction.automata import tables as automata_tables
 from sttau_reproduction.automata.snapshots import read_snapshots

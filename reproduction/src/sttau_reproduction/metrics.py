@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 
 #: Experiments whose metric ``temperature`` is that of temperature scaling; in others it is τ of the layer.
 _SCALED = ("paper", "trial")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.automata.tables import attempts_table, extraction_table, languages_table
 
 

@@ -9,8 +9,7 @@ import torch
 
 from sttau.automata import stochastic, tomita
 from sttau.data import load
-from sttau.jobs.results import read_results
-from sttau.jobs.runner import Step
+from sttau.jobs import Step, read_results
 from sttau_reproduction.automata.declaration import QUICK, Plan, cells
 from sttau_reproduction.automata.grammars import long_strings
 from sttau_reproduction.automata.languages import cramer_rao, frequencies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.cartpole.work import METHODS, SETTINGS
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.cartpole.statistics import bootstrap, curve_of, interquartile_mean, median, values
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reproduction.tests.cartpole.made_up import results
-from sttau.jobs.runner import Cell, Each, Outcome
+from sttau.jobs import Cell, Outcome
 from sttau_reproduction.cartpole import work
 from sttau_reproduction.cartpole.tables import cartpole_table, overall_table, tables
 from sttau_reproduction.cartpole.work import QUICK, Plan, run
@@ -35,7 +36,7 @@ def test_the_interquartile_mean_needs_every_setting() -> None:
 
 
 def test_the_whole_experiment_gives_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(cells: Sequence[Cell], work: Each, folder: Path, **_: object) -> Outcome:
+    def here(cells: Sequence[Cell], work: Any, folder: Path, **_: object) -> Outcome:
         return Outcome([result for _, result in work(cells, folder)], [])  # in this process, to save its start
 
     monkeypatch.setattr(work, "run_cells", here)

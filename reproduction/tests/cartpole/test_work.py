@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.rl import Point
 from sttau_reproduction.cartpole.statistics import select, values
 from sttau_reproduction.cartpole.work import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sttau.jobs.results import Result, write_results
+from sttau.jobs import Result, write_results
 from sttau_reproduction.classification import dropout_sweep, figures, table2
 from sttau_reproduction.classification.networks import NETWORKS, Network
 from sttau_reproduction.classification.predictions import write_summaries

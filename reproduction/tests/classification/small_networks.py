@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sttau.data import SequenceDataset
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell
 from sttau_reproduction.classification import splits
 from sttau_reproduction.classification.cells import cells_of
 from sttau_reproduction.classification.networks import Network

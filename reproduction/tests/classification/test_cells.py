@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from reproduction.tests.classification.small_networks import cells
-from sttau.jobs.results import Result, read_results, write_results
-from sttau.jobs.runner import Cell, Store
-from sttau.training import Job, fit_together
+from sttau.jobs import Cell, Result, Store, read_results, write_results
+from sttau.training import FitJob, fit_many
 from sttau_reproduction.classification import trained
 from sttau_reproduction.classification.cells import Work, check_folder, missing_cells, run
 from sttau_reproduction.classification.history import noted, read_history
@@ -26,16 +25,16 @@ ROOT = Path(__file__).parents[3]
 PATHS = (ROOT / "src", ROOT / "reproduction" / "src")
 
 
-def _counted(patch: pytest.MonkeyPatch) -> list[Job]:
+def _counted(patch: pytest.MonkeyPatch) -> list[FitJob]:
     """Note every training that is begun."""
-    begun: list[Job] = []
+    begun: list[FitJob] = []
 
     def watch(jobs: Any, at_once: int) -> Any:
-        for done in fit_together(jobs, at_once):
+        for done in fit_many(jobs, at_once):
             begun.append(done.job)
             yield done
 
-    patch.setattr(trained, "fit_together", watch)
+    patch.setattr(trained, "fit_many", watch)
     return begun
 
 

@@ -10,21 +10,21 @@ import torch
 
 from reproduction.tests.classification.small_networks import cells, generated_reviews
 from sttau import STTauLSTM, predict
-from sttau.calibration import (
-    TemperatureScaling,
+from sttau.calibration import TemperatureScaling, to_logits
+from sttau.data.text import encode, tokenize
+from sttau.jobs import Cell, Result
+from sttau.metrics import (
+    area_under_risk_coverage,
     bootstrap_interval,
     brier_score,
     calibration_error,
     classwise_calibration_error,
+    detection,
     negative_log_likelihood,
     prediction_error,
-    to_logits,
 )
-from sttau.data.text import encode, tokenize
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
 from sttau.models import DeepEnsemble
-from sttau.ood import SCORES, area_under_risk_coverage, detection, max_probability_score
+from sttau.ood import SCORES, max_probability_score
 from sttau_reproduction.classification.cells import Work
 from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.figures import SENTENCES
@@ -73,7 +73,7 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
     test, held_out, metrics = splits.test, splits.validation, result.metrics
 
     def predict_probabilities(data: Any, seed: int = 0) -> Any:
-        return predict(model, data.inputs, data.lengths, 10, seed, keep_samples=True)  # type: ignore[call-overload]
+        return predict(model, data.inputs, data.lengths, 10, seed, keep_samples=True)
 
     answers = [predict_probabilities(test, run) for run in range(runs)]
     scaling = TemperatureScaling().fit(to_logits(predict_probabilities(held_out)), held_out.labels)
@@ -130,9 +130,9 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
         assert not {"tau", "reading"} & set(arrays)
         return
     assert arrays["tau"][:, 0].tolist() == [u.number for u in log]
-    assert metrics["tau"] == pytest.approx(model.finite_state_layer.temperature.item())
+    assert metrics["tau"] == pytest.approx(model.members[0].finite_state_layer.temperature.item())
     ids, lengths = encode(SENTENCES, test.vocabulary or ())
-    direct = predict(model, ids, lengths, 10, per_step=True, keep_samples=True).samples  # type: ignore[call-overload]
+    direct = predict(model, ids, lengths, 10, per_step=True, keep_samples=True).samples
     np.testing.assert_allclose(arrays["reading"], direct, atol=1e-5)
     assert [word for word in arrays["reading_words"][0].tolist() if word] == tokenize(SENTENCES[0])
 
@@ -155,8 +155,8 @@ def test_the_sweep_changes_the_rate_at_prediction_time_and_puts_it_back(tmp_path
     model, _ = read_network(tmp_path / "networks", cell, "cpu")
     data = load_splits("digits", cell.settings["part"], "cpu").test
     for rate in (0.0, 0.7):
-        model.layer.dropout = rate
-        p = predict(model, data.inputs, samples=10).mean  # type: ignore[call-overload]
+        model.members[0].layer.dropout = rate
+        p = predict(model, data.inputs, samples=10).mean
         for key, value in _directly(p, data.labels).items():
             if key in ("pe", "ece", "mce"):
                 assert result.metrics[f"sweep_{rate}_{key}"] == pytest.approx(value, abs=1e-3)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sttau.calibration import calibration_error, reliability_curve
-from sttau.ood import risk_coverage_curve
+from sttau.metrics import calibration_error, reliability_curve, risk_coverage_curve
 from sttau_reproduction.classification.predictions import (
     Summary,
     predictions_path,

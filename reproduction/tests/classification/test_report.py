@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from reproduction.tests.classification.fabricated import areas, errors, fabricate
-from sttau.calibration import calibration_error_by_chance
-from sttau.jobs.results import Result, read_results, write_results
+from sttau.jobs import Result, read_results, write_results
+from sttau.metrics import calibration_error_by_chance
 from sttau_reproduction.classification import dropout_sweep, table2
 from sttau_reproduction.classification.declaration import DATA
 from sttau_reproduction.classification.drawing import heartbeat_figure, risk_coverage_figure

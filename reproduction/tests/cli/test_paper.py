@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from reproduction.tests.classification.small_networks import network
-from sttau.jobs.results import write_results
-from sttau.jobs.runner import Cell, Outcome
+from sttau.jobs import Cell, Outcome, write_results
 from sttau_reproduction.classification import cells
 from sttau_reproduction.cli import app
 

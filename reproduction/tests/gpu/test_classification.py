@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from reproduction.tests.classification.small_networks import cells, generated_reviews
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.classification.cells import Work, run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

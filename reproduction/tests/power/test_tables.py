@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.power.tables import distributions_table, paper_table, paths_table
 
 

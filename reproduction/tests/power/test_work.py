@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from sttau.data import SequenceDataset
-from sttau.jobs.runner import Outcome
+from sttau.jobs import Outcome
 from sttau_reproduction.cli import app
 from sttau_reproduction.power import work as power
 from sttau_reproduction.power.shown import read_hours

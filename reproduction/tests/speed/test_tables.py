@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sttau.jobs.results import read_results
+from sttau.jobs import read_results
 from sttau_reproduction.speed.automata import Alphabet, measure_compiled
 from sttau_reproduction.speed.tables import COMPILED, compiled_rows
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell
 
 EXPERIMENT = "automata"
 #: Version of the code behind the results; to be raised with any change that gives other values.

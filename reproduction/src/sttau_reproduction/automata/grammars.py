@@ -156,13 +156,11 @@ def _plain_learned(grammar: int, seed: int) -> tuple[SequenceClassifier, float, 
 
     log = fit(
         model,
-        train.inputs,
-        train.labels,
-        train.lengths,
+        train,
         updates=1000,
         learning_rate=0.01,
         seed=seed,
-        validate=wrong,
+        validation=wrong,
     )
     return model.eval(), time.perf_counter() - began, len(log)
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from sttau.jobs.results import Result
-from sttau.plotting.speed import markdown_table
+from sttau.jobs import Result
+from sttau.tables import markdown_table
 from sttau_reproduction.automata.declaration import MODES
 from sttau_reproduction.automata.languages import cramer_rao
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from sttau.jobs.results import Result, read_results, write_results
-from sttau.jobs.runner import Cell, Each, Outcome, Step, Store, run_cells
+from sttau.jobs import Cell, Outcome, Result, Step, Store, per_cell, read_results, run_cells, write_results
 from sttau_reproduction.automata import grammars, languages
 from sttau_reproduction.automata.declaration import EXPERIMENT, Plan, cells
 
@@ -67,7 +66,9 @@ def run(
     every, path = list(cells(plan or Plan())), folder / "results.jsonl"
     before = read_results(path) if path.exists() else []
     accept_results(every, before, Store(folder / "cells"))
-    outcome = run_cells(every, Each(measure), folder / "cells", workers=workers, together=_network, progress=progress)
+    outcome = run_cells(
+        every, per_cell(measure), folder / "cells", workers=workers, group_by=_network, progress=progress
+    )
     write_results([*before, *(result for result in outcome.results if result not in before)], path)
     return outcome
 

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau.plotting.automaton import drawing
-from sttau.plotting.style import BLUE, INK, METHOD_COLORS, METHOD_NAMES, MUTED, ORANGE, look
+from sttau.plotting.style import BLUE, INK, MUTED, ORANGE, look, method_color, method_title
 from sttau_reproduction.cartpole.policy import read_automaton_of_policy
 from sttau_reproduction.cartpole.statistics import bootstrap, curve_of, select
 from sttau_reproduction.cartpole.tables import setting_name
@@ -30,7 +30,7 @@ def curves_figure(results: Sequence[Result]) -> Figure:
                 found = select(results, data=task, choice=choice, method=method)
                 if found:
                     episodes, rewards = _curve(found, "episodes"), _curve(found, "reward")
-                    _band(axes, episodes[0], rewards, METHOD_COLORS[method], METHOD_NAMES[method])
+                    _band(axes, episodes[0], rewards, method_color(method), method_title(method))
             axes.set_title(setting_name(task, choice))
             axes.set_ylim(0, 51)
         for axes in grid[1]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.metrics import metrics_of
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sttau.jobs.results import Result, read_results
-from sttau.plotting.speed import markdown_table
-from sttau.plotting.style import METHOD_NAMES
+from sttau.jobs import Result, read_results
+from sttau.plotting.style import method_title
+from sttau.tables import markdown_table
 from sttau_reproduction.cartpole.statistics import Estimate, bootstrap, interquartile_mean, median, select, values
 from sttau_reproduction.cartpole.work import FACTORS, HARDER, HARDER_METHODS, METHODS, SETTINGS, choose
 
@@ -48,7 +48,7 @@ def cartpole_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
             rows.append(
                 (
                     setting_name(task, choice),
-                    METHOD_NAMES[method],
+                    method_title(method),
                     *(_shown(bootstrap([values(found, name)])) for name in ("area", "last")),
                     f"{reached} of {len(found)}",
                     *(_shown(bootstrap([part], median), "{:,.0f}") for part in times),
@@ -65,7 +65,7 @@ def overall_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
         if all(found):
             names = ("area", "last")
             cells = (bootstrap([values(part, name) for part in found], interquartile_mean) for name in names)
-            rows.append((METHOD_NAMES[method], *map(_shown, cells)))
+            rows.append((method_title(method), *map(_shown, cells)))
     return rows
 
 
@@ -73,7 +73,7 @@ def tuned_table(tuning: Iterable[Result]) -> list[tuple[str, ...]]:
     """What was chosen for each method."""
     return [
         (
-            METHOD_NAMES[method],
+            method_title(method),
             *(f"{chosen[choice]['learning_rate']:g}" for choice in ("sampling", "greedy")),
             ", ".join(f"{name} {value:g}" for name, value in chosen["sampling"]["layer"].items()) or "–",
         )
@@ -109,7 +109,7 @@ def harder_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
         found = select(results, data=task, choice=choice, method=method)
         if found:
             spans = (", ".join(f"{value:.0f}" for value in sorted(values(found, name))) for name in ("area", "last"))
-            rows.append((task, f"{METHOD_NAMES[method]}, {choice}", *spans))
+            rows.append((task, f"{method_title(method)}, {choice}", *spans))
     return rows
 
 

@@ -23,8 +23,7 @@ import torch
 
 from sttau.data import load
 from sttau.data.source import load_arrays
-from sttau.jobs.results import Result, read_results, write_results
-from sttau.jobs.runner import Cell, Each, Outcome, Step, Store, Where, run_cells
+from sttau.jobs import Backend, Cell, Outcome, Result, Step, Store, per_cell, read_results, run_cells, write_results
 from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau_reproduction.classification.declaration import Table
 from sttau_reproduction.classification.evaluation import evaluate
@@ -257,7 +256,7 @@ def run(
     cells: Sequence[Cell],
     folder: Path,
     *,
-    on: Where = "local",
+    on: Backend = "local",
     workers: int = 1,
     device: str = "cpu",
     at_once: int = 16,
@@ -287,14 +286,14 @@ def run(
         together = _data if on == "ray" else _all  # a GPU works best with many small networks at once
     work = Work(folder, device, at_once)
     with noted(cells, store, folder):
-        outcome = run_cells(cells, work, store.folder, workers=workers, together=together, **options)
+        outcome = run_cells(cells, work, store.folder, workers=workers, group_by=together, **options)
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
     timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
     write_summaries(folder)
     failures, results = outcome.failures, _with_times(outcome.results, timed, store)
     _write(results, folder / "results.jsonl")
     if timing:
-        failures = failures + run_cells(timed, Each(Timing(device)), store.folder, workers=1, **options).failures
+        failures = failures + run_cells(timed, per_cell(Timing(device)), store.folder, workers=1, **options).failures
         results = _with_times(outcome.results, timed, store)
         _write(results, folder / "results.jsonl")
     return Outcome(results, failures)

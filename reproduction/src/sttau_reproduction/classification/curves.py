@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell
 from sttau.training import read_log
 from sttau_reproduction.classification.trained import network_path, trainings_of
 

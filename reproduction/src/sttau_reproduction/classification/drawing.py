@@ -12,15 +12,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from numpy.typing import NDArray
 
 from sttau.data.heartbeats import CLASS_NAMES
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau.plotting.reliability import reliability_axes
-from sttau.plotting.style import BLUE, GREEN, GRID, INK, METHOD_COLORS, MUTED, ORANGE, PURPLE, RED, look
+from sttau.plotting.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, RED, look, method_color
 from sttau_reproduction.classification.declaration import DATA, Column
 from sttau_reproduction.classification.predictions import Summaries, Summary
 from sttau_reproduction.classification.tables import cells_of, title_of, values_of
 
-#: Shades for what METHOD_COLORS has no color of its own for.
-COLORS = METHOD_COLORS | {
+#: Colors of networks that are variants of a method.
+COLORS = {
     "lstm-best": INK,
     "bayes-tuned": "#e07a7a",
     "dropout-tuned": "#f0b45a",
@@ -345,7 +345,7 @@ def _known(data: str, networks: Sequence[str], summaries: Summaries) -> dict[str
 
 
 def _color(network: str) -> str:
-    return COLORS.get(network, INK)
+    return COLORS.get(network) or method_color(network)
 
 
 def _band(axes: Axes, band: NDArray[Any], color: str, label: str, marker: str = "") -> None:

@@ -16,23 +16,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sttau.calibration import (
-    TemperatureScaling,
+from sttau.calibration import TemperatureScaling, to_logits
+from sttau.data import SequenceDataset
+from sttau.data.text import encode, tokenize
+from sttau.inference import features, predict
+from sttau.layers import SAMPLED_MODES, FiniteStateRNN, VariationalDropoutLSTM
+from sttau.metrics import (
+    area_under_risk_coverage,
     brier_score,
     calibration_error,
     calibration_error_intervals,
     classwise_calibration_error,
+    detection,
     negative_log_likelihood,
     prediction_error,
-    to_logits,
 )
-from sttau.data import SequenceDataset
-from sttau.data.text import encode, tokenize
-from sttau.inference import features, predict
-from sttau.inference.predict import DRAWN, choose_mode
-from sttau.layers import FiniteStateRNN, VariationalDropoutLSTM
-from sttau.models import DeepEnsemble, SequenceModel
-from sttau.ood import SCORES, FeatureDistance, area_under_risk_coverage, detection, max_probability_score
+from sttau.models import Predictor
+from sttau.ood import SCORES, FeatureDistance, max_probability_score
 from sttau.training import Update
 from sttau_reproduction.classification.dropout_sweep import METRICS, RATES, key
 from sttau_reproduction.classification.figures import SENTENCES
@@ -53,9 +53,9 @@ class Evaluation(NamedTuple):
     arrays: Arrays
 
 
-def draws(model: SequenceModel) -> bool:
+def draws(model: Predictor) -> bool:
     """Whether two predictions with different seeds differ."""
-    return choose_mode(model, "auto") in DRAWN
+    return model.resolve_mode(None) in SAMPLED_MODES
 
 
 def measure(probabilities: Tensor, labels: Tensor) -> dict[str, float]:
@@ -106,9 +106,7 @@ def detect(familiar: Tensor, ood: Tensor) -> dict[str, float]:
     return metrics
 
 
-def detect_by_distance(
-    model: SequenceModel, splits: Splits, inside: dict[str, Tensor], samples: int
-) -> dict[str, float]:
+def detect_by_distance(model: Predictor, splits: Splits, inside: dict[str, Tensor], samples: int) -> dict[str, float]:
     """The same for the distance of what the network has made of a sequence from what it made of training data."""
     if not inside:
         return {}
@@ -124,7 +122,9 @@ def detect_by_distance(
     distance = FeatureDistance().fit(read(train, rows), train.labels[rows])
     metrics: dict[str, float] = {}
     for out, data in splits.ood.items():
-        found = detection(distance(read(splits.test, inside[out])), distance(read(data, torch.arange(len(data)))))
+        found = detection(
+            distance.score(read(splits.test, inside[out])), distance.score(read(data, torch.arange(len(data))))
+        )
         metrics |= {f"{out}_feature_distance_{what}": 100 * getattr(found, what) for what in _AREAS}
     return metrics
 
@@ -138,7 +138,7 @@ def choose_in_distribution(sequences: int, ood: dict[str, SequenceDataset]) -> d
 
 
 def evaluate(
-    model: SequenceModel, splits: Splits, log: Sequence[Update], *, samples: int, runs: int, first: bool, reads: bool
+    model: Predictor, splits: Splits, log: Sequence[Update], *, samples: int, runs: int, first: bool, reads: bool
 ) -> Evaluation:
     """Evaluate a trained network on everything.
 
@@ -212,7 +212,7 @@ def _over_runs(every: Sequence[dict[str, float]]) -> dict[str, float]:
     return metrics
 
 
-def _history(model: SequenceModel, log: Sequence[Update]) -> dict[str, float]:
+def _history(model: Predictor, log: Sequence[Update]) -> dict[str, float]:
     """How training went: updates made, the update whose weights were taken, and where τ ended up."""
     found = {"updates": float(log[-1].number)}
     validated = [(u.validation, u.number) for u in log if u.validation is not None]
@@ -232,10 +232,10 @@ def _ood_arrays(out: str, rows: Tensor, familiar: Tensor, ood: Tensor) -> Arrays
     return arrays
 
 
-def sweep(model: SequenceModel, test: SequenceDataset, samples: int) -> dict[str, float]:
+def sweep(model: Predictor, test: SequenceDataset, samples: int) -> dict[str, float]:
     """Errors under other dropout rates at prediction time; nothing for a network that is trained without dropout."""
-    layer = model.layer
-    if isinstance(model, DeepEnsemble) or not isinstance(layer, VariationalDropoutLSTM):
+    layer = model.members[0].layer
+    if len(model.members) > 1 or not isinstance(layer, VariationalDropoutLSTM):
         return {}
     metrics: dict[str, float] = {}
     with _rate_put_back(layer):
@@ -255,7 +255,7 @@ def _rate_put_back(layer: VariationalDropoutLSTM) -> Iterator[None]:
         layer.dropout = rate
 
 
-def read_along(model: SequenceModel, splits: Splits, probabilities: Tensor, samples: int) -> Arrays:
+def read_along(model: Predictor, splits: Splits, probabilities: Tensor, samples: int) -> Arrays:
     """What the network thinks after every step of a few sequences.
 
     Of features, a normal test sequence that it reads rightly and one that it reads wrongly, by their row numbers; of
@@ -277,7 +277,7 @@ def read_along(model: SequenceModel, splits: Splits, probabilities: Tensor, samp
         inputs, lengths = encode(SENTENCES, test.vocabulary)
         words = [tokenize(sentence) for sentence in SENTENCES]
         arrays["reading_words"] = np.array([line + [""] * (inputs.shape[1] - len(line)) for line in words])
-    answer = predict(model, inputs, lengths, samples, per_step=True, keep_samples=True)  # type: ignore[call-overload]
+    answer = predict(model, inputs, lengths, samples, per_step=True, keep_samples=True)
     return arrays | {"reading": _floats(answer.samples)}
 
 

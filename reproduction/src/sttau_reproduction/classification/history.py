@@ -23,7 +23,7 @@ class Stretch:
 
 
 def history_path(folder: Path) -> Path:
-    """Where the runs into a folder are noted."""
+    """Path of the file in which the runs of a folder are recorded."""
     return folder / "runs.jsonl"
 
 

@@ -16,9 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sttau.calibration import ReliabilityCurve, calibration_error, calibration_error_by_chance, reliability_curve
 from sttau.files import write_atomically
-from sttau.ood import risk_coverage_curve
+from sttau.metrics import (
+    ReliabilityCurve,
+    calibration_error,
+    calibration_error_by_chance,
+    reliability_curve,
+    risk_coverage_curve,
+)
 from sttau_reproduction.classification.networks import NETWORKS
 
 Array = NDArray[Any]
@@ -180,12 +185,12 @@ _EMPTY: Arrays = {
 
 
 def summary_path(folder: Path) -> Path:
-    """Where the summaries of a folder are."""
+    """Path of the summaries of a folder."""
     return folder / "summary.npz"
 
 
 def predictions_path(folder: Path, data: str, network: str) -> Path:
-    """Where the predictions of a network's first seed are.
+    """Path of the predictions of a network's first seed.
 
     Example:
         >>> predictions_path(Path("predictions"), "bih", "lstm").name

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sttau.data import DATASETS, load
 from sttau.data.source import data_folders, find, is_prepared
 from sttau.files import write_atomically
-from sttau.jobs.results import Result, read_results
+from sttau.jobs import Result, read_results
 from sttau_reproduction.classification import ablation, dropout_sweep, figures, table1
 from sttau_reproduction.classification.declaration import DATA
 from sttau_reproduction.classification.drawing import (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
-from sttau.models import SequenceModel
+from sttau.models import Predictor
 
 #: OOD data sets that networks are evaluated on, by the data they were trained on.
 OOD: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
@@ -114,7 +114,7 @@ def lengths_of(data: SequenceDataset) -> Tensor | None:
     return None if bool((data.lengths == data.inputs.shape[1]).all()) else data.lengths
 
 
-def predict_probabilities(model: SequenceModel, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
+def predict_probabilities(model: Predictor, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
     """Predict the class probabilities of all sequences.
 
     Args:
@@ -132,8 +132,6 @@ def predict_probabilities(model: SequenceModel, data: SequenceDataset, samples: 
         >>> predict_probabilities(model, load("digits", "test"), samples=3).shape
         torch.Size([3, 359, 10])
     """
-    prediction = predict(  # type: ignore[call-overload]
-        model, data.inputs, lengths_of(data), samples, seed, keep_samples=True
-    )
+    prediction = predict(model, data.inputs, lengths_of(data), samples, seed, keep_samples=True)
     probabilities: Tensor = prediction.samples.cpu()
     return probabilities

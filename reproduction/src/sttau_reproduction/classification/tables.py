@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import mean, stdev
 
-from sttau.calibration import randomization_test
-from sttau.jobs.results import Result
-from sttau.plotting.speed import markdown_table
+from sttau.jobs import Result
+from sttau.metrics import randomization_test
+from sttau.tables import markdown_table
 from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau_reproduction.classification.declaration import DATA, Column, Table
 from sttau_reproduction.classification.history import Stretch, needed

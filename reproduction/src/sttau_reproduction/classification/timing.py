@@ -9,8 +9,7 @@ from statistics import median
 
 import torch
 
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result
 from sttau.models import DeepEnsemble
 from sttau.training import fit
 from sttau_reproduction.classification.splits import load_splits, predict_probabilities
@@ -59,14 +58,13 @@ class Timing:
             ends.append(time.perf_counter())
             return 0.0
 
-        changes = {"updates": size * _GROUPS, "validate": note, "validate_every": size, "metric": None}
-        job = make_job(training, self.device, None, **changes)
-        fit(job.model, job.inputs, job.targets, job.lengths, **job.options)
+        job = make_job(training, self.device, None, note, updates=size * _GROUPS, validate_every=size, metric=None)
+        fit(job.model, job.data, job.targets, job.lengths, validation=job.validation, options=job.options)
         return float(median(later - sooner for sooner, later in pairwise(ends[_FIRST - 1 :])) / size)
 
     def _predict_seconds(self, cell: Cell) -> float:
         splits = load_splits(cell.data, cell.settings["part"], self.device)
-        members = [make_job(training, self.device, None).model for training in trainings_of(cell)]
+        members = [make_job(training, self.device, None).model.members[0] for training in trainings_of(cell)]
         model = DeepEnsemble(members) if cell.settings["method"] == "ensemble" else members[0]
         rows = torch.arange(min(_PREDICTED, len(splits.test)))
         data = splits.test.select(rows)

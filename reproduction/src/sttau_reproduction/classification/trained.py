@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
-from sttau.calibration import negative_log_likelihood, prediction_error
 from sttau.files import write_atomically
-from sttau.jobs.runner import Cell
-from sttau.methods import Task, build
-from sttau.models import DeepEnsemble, SequenceModel, load
-from sttau.training import Job, Update, fit_together, read_log
+from sttau.jobs import Cell
+from sttau.methods import DataSpec, build
+from sttau.metrics import negative_log_likelihood, prediction_error
+from sttau.models import DeepEnsemble, Predictor, load
+from sttau.training import FitJob, TrainOptions, Update, fit_many, read_log
 from sttau_reproduction.classification.splits import lengths_of, load_splits, predict_probabilities
 
 #: Of everything a trained network depends on; to be raised with any change that gives other weights.
@@ -48,11 +48,11 @@ def trainings_of(cell: Cell) -> list[Cell]:
 
 
 def network_path(folder: Path, training: Cell) -> Path:
-    """Where a trained network is kept; its log lies next to it, its checkpoints in a folder of the same name."""
+    """Path of a trained network; its log lies next to it, its checkpoints in a folder of the same name."""
     return folder / f"{training.key}.safetensors"
 
 
-def read_network(folder: Path, cell: Cell, device: str) -> tuple[SequenceModel, list[Update]]:
+def read_network(folder: Path, cell: Cell, device: str) -> tuple[Predictor, list[Update]]:
     """The network of a cell, trained, and the log of its training; of an ensemble, that of the first member."""
     paths = [network_path(folder, training) for training in trainings_of(cell)]
     members = [load(path) for path in paths]
@@ -101,7 +101,7 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     begun: list[Cell] = []
     hopeless: list[Settled] = []
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[FitJob]:
         for training in trainings:
             try:
                 job = make_job(training, device, _checkpoints(folder, training))
@@ -114,7 +114,7 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     for training in trainings if device != "cpu" else ():
         with suppress(Exception):  # it will be reported when the job is made
             load_splits(training.data, training.settings["part"], device)  # before anything else is under way
-    for done in fit_together(jobs(), at_once):
+    for done in fit_many(jobs(), at_once):
         training, error = begun[done.number], done.error
         if error is None:
             try:
@@ -126,32 +126,36 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     yield from hopeless
 
 
-def make_job(training: Cell, device: str, checkpoints: Path | None, **changes: Any) -> Job:
-    """Make the network of a training, and all that ``fit`` is to be called with.
+def make_job(training: Cell, device: str, checkpoints: Path | None, validation: Any = None, **changes: Any) -> FitJob:
+    """Build the network of a training and the call of ``fit``.
 
     Args:
-        training: of :func:`trainings_of`.
-        device: where it is trained.
-        checkpoints: folder for them; None for none.
-        changes: other arguments of ``fit`` than those declared.
+        training: Training, from :func:`trainings_of`.
+        device: Device of the network.
+        checkpoints: Folder for checkpoints; None for none.
+        validation: Validation instead of the declared one.
+        changes: Options of training instead of the declared ones.
     """
     splits = load_splits(training.data, training.settings["part"], device)
-    task = Task.of(splits.train, splits.validation, splits.test)
+    spec = DataSpec.of(splits.train, splits.validation, splits.test)
     data = splits.train
-    model = build(training.method, task, training.settings["settings"], data, training.seed).to(device)
+    model = build(training.method, spec, training.settings["settings"], data, training.seed).to(device)
     options = dict(training.settings["training"])
     options |= {
         "metric": options.pop("selection"),
-        "validate": _validation(model, splits.validation),
+        "ema_decay": options.pop("average", None),
         "seed": training.seed,
         "cuda_graphs": device == "cuda",
         "folder": checkpoints,
         "checkpoint_every": None if device == "cpu" else _RARELY,
     }
-    return Job(model, data.inputs, data.labels, lengths_of(data), options | changes)
+    measure = validation or _validation(model, splits.validation)
+    return FitJob(
+        model, data.inputs, data.labels, lengths_of(data), measure, TrainOptions(**cast("Any", options | changes))
+    )
 
 
-def _validation(model: SequenceModel, data: Any) -> Callable[[], dict[str, float]]:
+def _validation(model: Predictor, data: Any) -> Callable[[], dict[str, float]]:
     def measure() -> dict[str, float]:
         mean = predict_probabilities(model, data).mean(0)
         likely = mean.clamp_min(torch.finfo(mean.dtype).tiny)
@@ -160,7 +164,7 @@ def _validation(model: SequenceModel, data: Any) -> Callable[[], dict[str, float
     return measure
 
 
-def _keep(model: SequenceModel, log: Sequence[Update], path: Path) -> None:
+def _keep(model: Predictor, log: Sequence[Update], path: Path) -> None:
     """Write the log, thinned out, then the network: when that is there, all is."""
     every = max(1, len(log) // _POINTS)
     kept = [u for u in log if u.number % every == 0 or u.number == len(log) or u.validation is not None]

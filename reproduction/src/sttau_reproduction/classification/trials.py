@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sttau.calibration import TemperatureScaling, to_logits
-from sttau.jobs.results import Result
-from sttau.jobs.runner import Cell
+from sttau.jobs import Cell, Result
 from sttau_reproduction.classification.cells import cells_of
 from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.networks import Network, find
@@ -106,8 +105,8 @@ def append_record(result: Result, question: str, path: Path) -> None:
 def read_records(path: Path) -> list[dict[str, Any]]:
     """Read a file of trials, one dictionary per line.
 
-    Each has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by another script,
-    have a ``name``, and a list ``validation`` of what was measured in the course of training instead of ``metrics``.
+    Each has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by another
+    script, have a ``name``, and a list ``validation`` of values during training instead of ``metrics``.
     """
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 

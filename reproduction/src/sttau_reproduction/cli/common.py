@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sttau.jobs.runner import Cell, Step
+from sttau.jobs import Cell, Step
 
 #: Committed results, from the root of the repository.
 RESULTS = Path("reproduction/results")

@@ -51,7 +51,7 @@ def paper(
 
     Example: sttau-reproduce paper table1 --quick
     """
-    from sttau.jobs.runner import Where
+    from sttau.jobs import Backend
     from sttau_reproduction.classification import cells as experiment
 
     console = Console()
@@ -59,8 +59,8 @@ def paper(
     check_folder(console, out)
     device = choose_device(console, device)
     with plain_errors(console):
-        if on not in get_args(Where):
-            raise ValueError(f"--on must be one of {', '.join(get_args(Where))}, got {on!r}")
+        if on not in get_args(Backend):
+            raise ValueError(f"--on must be one of {', '.join(get_args(Backend))}, got {on!r}")
         networks = experiment.choose(experiment.networks_of(what), data or (), network or ())
         cells = experiment.cells_of(networks, seeds, quick)
         experiment.check_folder(out, quick)
@@ -78,7 +78,7 @@ def paper(
             outcome = experiment.run(
                 cells,
                 out,
-                on=cast(Where, on),
+                on=cast(Backend, on),
                 workers=workers,
                 device=device,
                 at_once=at_once,
@@ -96,7 +96,7 @@ def paper(
 
 def _report(console: Console, folder: Path, titles: dict[str, str]) -> None:
     """Write tables and figures of a folder, and print the tables that have a title here."""
-    from sttau.jobs.results import read_results
+    from sttau.jobs import read_results
     from sttau_reproduction.classification.predictions import read_summaries
     from sttau_reproduction.classification.report import tables, write_report
 

@@ -27,8 +27,8 @@ def baselines(
     import torch
 
     from sttau.files import write_atomically
-    from sttau.jobs.results import write_results
-    from sttau.plotting.speed import markdown_table
+    from sttau.jobs import write_results
+    from sttau.tables import markdown_table
     from sttau_reproduction.speed.baselines import measure_baselines
     from sttau_reproduction.speed.tables import BASELINES, baseline_table
 
@@ -60,7 +60,7 @@ def automata(
     """
     import torch
 
-    from sttau.jobs.results import write_results
+    from sttau.jobs import write_results
     from sttau_reproduction.speed.automata import measure_compiled
     from sttau_reproduction.speed.tables import COMPILED, compiled_rows
 

@@ -8,7 +8,7 @@ from statistics import mean
 
 from matplotlib.figure import Figure
 
-from sttau.plotting.style import GRID, INK, METHOD_COLORS, MUTED, look
+from sttau.plotting.style import GRID, INK, MUTED, look, method_color
 from sttau_reproduction.power.shown import BANDS, DAYS, ERRORS, PIT, Hours
 from sttau_reproduction.power.tables import title_of
 from sttau_reproduction.power.work import BINS
@@ -17,7 +17,7 @@ _TAIL = 1.96  # standard deviations on either side hold 95 %
 
 
 def _color(name: str) -> str:
-    return METHOD_COLORS.get(name.partition(",")[0], INK)
+    return method_color(name.partition(",")[0])
 
 
 def errors_figure(hours: Iterable[Hours]) -> Figure:

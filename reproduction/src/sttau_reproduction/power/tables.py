@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from statistics import mean, stdev
 
-from sttau.jobs.results import Result
-from sttau.plotting.speed import markdown_table
-from sttau.plotting.style import METHOD_NAMES
+from sttau.jobs import Result
+from sttau.plotting.style import method_title
+from sttau.tables import markdown_table
 from sttau_reproduction.power.work import AHEAD, name_of
 
 PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
@@ -30,7 +30,7 @@ def _groups(results: Iterable[Result], setting: str) -> dict[str, list[Result]]:
 def title_of(name: str) -> str:
     """For people."""
     method, _, rest = name.partition(",")
-    return METHOD_NAMES.get(method, method) + (f",{rest}" if rest else "")
+    return method_title(method) + (f",{rest}" if rest else "")
 
 
 def _over(cells: Sequence[Result]) -> Callable[..., str]:

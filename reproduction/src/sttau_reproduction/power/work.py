@@ -34,7 +34,7 @@ from sttau.inference import RegressionPrediction, forecast, predict
 from sttau.jobs import Cell, Outcome, Result, Step, per_cell, run_cells, write_results
 from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM
 from sttau.metrics import gaussian_nll, pit_histogram, sample_crps
-from sttau.models import DeepEnsemble, SequenceModel, SequenceRegressor
+from sttau.models import DeepEnsemble, Predictor, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
 from sttau.training import fit
 from sttau_reproduction.power.shown import reduce_hours
@@ -298,7 +298,7 @@ class Forecast(NamedTuple):
 # ---------------------------------------------------------------------------------------------------------- networks
 
 
-def build(method: str, features: int, hidden_size: int, head: str, made: dict[str, Any], seed: int) -> SequenceModel:
+def build(method: str, features: int, hidden_size: int, head: str, made: dict[str, Any], seed: int) -> Predictor:
     """Make the network of a method.
 
     Example:
@@ -319,7 +319,7 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
     return ensemble if method == "ensemble" else ensemble.members[0]
 
 
-def train(cell: Cell, folder: Path | None = None) -> SequenceModel:
+def train(cell: Cell, folder: Path | None = None) -> Predictor:
     """Train the network of a cell; the weights that were best on the validation hours are kept."""
     settings, data, held_out = cell.settings, _split(cell, "train"), _split(cell, "validation")
     variance = settings["head"] == "law"
@@ -344,18 +344,18 @@ def train(cell: Cell, folder: Path | None = None) -> SequenceModel:
         batch_size=settings["batch_size"],
         learning_rate=settings["learning_rate"],
         schedule="cosine",
-        average=0.995,
+        ema_decay=0.995,
         seed=cell.seed,
-        validate=validate,
+        validation=validate,
         validate_every=max(20, settings["updates"] // 8),
         folder=folder,
     )
     return model.eval()
 
 
-def predict_samples(model: SequenceModel, hours: Hours, samples: int, seed: int) -> tuple[Tensor, Tensor]:
+def predict_samples(model: Predictor, hours: Hours, samples: int, seed: int) -> tuple[Tensor, Tensor]:
     """Mean and variance of each sample, (samples, hours, 1), on the scale on which the network predicts."""
-    answer: RegressionPrediction = predict(model, hours.inputs, hours.lengths, samples, seed, keep_samples=True)  # type: ignore[call-overload]
+    answer: RegressionPrediction = predict(model, hours.inputs, hours.lengths, samples, seed, keep_samples=True)
     assert answer.samples is not None
     assert answer.sample_variance is not None
     return answer.samples.double(), answer.sample_variance.double()
@@ -422,15 +422,15 @@ def _targets(cell: Cell, test: Hours) -> tuple[Tensor, Tensor]:
     return first, test.power[first[:, None] + torch.arange(AHEAD[-1])]
 
 
-def _continue(cell: Cell, model: SequenceModel) -> tuple[dict[str, float], dict[str, Any]]:
+def _continue(cell: Cell, model: Predictor) -> tuple[dict[str, float], dict[str, Any]]:
     test = _split(cell, "test")
     first, power = _targets(cell, test)
     hour = torch.from_numpy(test.times.astype(np.int64))[first][:, None] + 1 + torch.arange(AHEAD[-1])
     answer = forecast(
-        model,  # type: ignore[arg-type]
+        model,
         test.inputs[first],
         AHEAD[-1],
-        cell.settings["paths"],
+        cell.settings["paths"] // len(model.members),
         cell.seed,
         known=read_calendar(hour),
     )
@@ -480,7 +480,7 @@ def _naive(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
 
 
 def _boosted(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
-    """Boosted trees: the mean; and a distribution of log power by location and scale, with the shape of validation hours."""
+    """Boosted trees: the mean; and log power by location and scale, with the distribution of validation hours."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import KFold, cross_val_predict
 

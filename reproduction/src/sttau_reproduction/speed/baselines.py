@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from sttau.bench import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
 from sttau.engine import Noise
 from sttau.jobs import Result
-from sttau.layers import BayesLSTM, StochasticLSTM, VariationalDropoutLSTM
-from sttau.models import DeepEnsemble, SequenceClassifier, SequenceModel
+from sttau.layers import BayesLSTM, LSTMLayer, VariationalDropoutLSTM
+from sttau.models import DeepEnsemble, Predictor, SequenceClassifier
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradients
 
@@ -58,7 +58,7 @@ def measure_baselines(
             x = make_inputs(shape, device, torch.float32)
             plain = partial(nn.LSTM, shape.features, shape.hidden, device=device)
             ensemble = DeepEnsemble.of(lambda make=plain: SequenceClassifier(make(), 2), MEMBERS)  # type: ignore[misc]
-            layers: dict[str, nn.LSTM | StochasticLSTM | DeepEnsemble] = {
+            layers: dict[str, nn.LSTM | LSTMLayer | DeepEnsemble] = {
                 "lstm": plain(),
                 "ensemble": ensemble,
                 "bayes": BayesLSTM(shape.features, shape.hidden, device=device),
@@ -87,7 +87,7 @@ def _trainings(ensemble: DeepEnsemble, x: Tensor) -> dict[str, Callable[[], None
     batch = Batch(x.transpose(0, 1), torch.zeros_like(rows), None, Noise.of(rows), 1.0)
     off = torch.amp.GradScaler(x.device.type, enabled=False)
 
-    def gradients_of(model: SequenceModel) -> Gradients:
+    def gradients_of(model: Predictor) -> Gradients:
         return Gradients(model, list(model.parameters()), off, "float32", 1, 1)
 
     together, alone = gradients_of(ensemble), [gradients_of(member) for member in ensemble.members]
@@ -107,7 +107,7 @@ def _trainings(ensemble: DeepEnsemble, x: Tensor) -> dict[str, Callable[[], None
     return ways if x.is_cuda else ways | {"_two_threads": in_threads}
 
 
-def _work(layer: nn.LSTM | StochasticLSTM | DeepEnsemble, x: Tensor, task: Task) -> Callable[[], None]:
+def _work(layer: nn.LSTM | LSTMLayer | DeepEnsemble, x: Tensor, task: Task) -> Callable[[], None]:
     def last(noise: Noise | None = None) -> Tensor:
         if isinstance(layer, DeepEnsemble):
             answer: Tensor = layer(x.transpose(0, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sttau.jobs.results import Result
+from sttau.jobs import Result
 from sttau_reproduction.speed.baselines import TASKS
 
 BASELINES = ("shape", "method", "training", "forward", "10 samples")
