@@ -168,6 +168,7 @@ def choose(
     return rule.fallback
 
 
+@cache
 def engines(operator: Operator) -> tuple[Engine, ...]:
     """The engines of an operator.
 
@@ -214,10 +215,10 @@ def _obstacle(
 
 
 def _too_large(engine: Engine, limits: Limits, size: int, states: int) -> str | None:
+    if size <= (limits.size or size) and states <= (limits.states or states):
+        return None
     given = {"units": (size, limits.size), "states": (states, limits.states)}
     limited = {name: (value, most) for name, (value, most) in given.items() if most is not None}
-    if all(value <= most for value, most in limited.values()):
-        return None
     most = " and ".join(f"{most} {name}" for name, (_, most) in limited.items())
     values = " and ".join(str(value) for value, _ in limited.values())
     return f"the {engine} engine holds layers of up to {most}, not {values}"
