@@ -58,7 +58,7 @@ def _cell(folder: Path, network: Network, seed: int, size: int) -> Result:
         tau = 1 + (1.5 * (1 - np.exp(-update / (3000 + 400 * states))) if learned else 0 * update)
         arrays["tau"], metrics["tau"] = np.stack([update, tau], 1).astype(np.float32), float(tau[-1])
     if network.data == "imdb":
-        _foreign(network, p, labels, metrics, arrays, rng)
+        _ood(network, p, labels, metrics, arrays, rng)
     if network.name == "dropout" and seed == 0:
         for rate in dropout_sweep.RATES:
             hurt = min(1.0, 2 * max(0.0, rate - 0.1) ** 2)
@@ -135,7 +135,7 @@ def _measured(p: Array, labels: Array) -> dict[str, float]:
     }
 
 
-def _foreign(
+def _ood(
     network: Network, p: Array, labels: Array, metrics: dict[str, float], arrays: dict[str, Array], rng: Any
 ) -> None:
     for out, count in (("customer", 50), ("movie", 100)):

@@ -39,10 +39,10 @@ def cells(*names: str, data: str = "digits", seeds: int = 1, **training: Any) ->
 
 
 def reviews(name: str, split: str) -> SequenceDataset:
-    """Sentences of the words good and bad between others; foreign ones are short."""
-    foreign = name != "imdb"
+    """Sentences of the words good and bad between others; OOD ones are short."""
+    ood = name != "imdb"
     generator = torch.Generator().manual_seed(sum(map(ord, name + split)))
-    count, longest = (30, 6) if foreign else (120, 20)
+    count, longest = (30, 6) if ood else (120, 20)
     lengths = torch.randint(2, longest + 1, (count,), generator=generator)
     inputs = torch.randint(2, 12, (count, longest), generator=generator, dtype=torch.int32)
     inputs[torch.arange(longest) >= lengths[:, None]] = 0
@@ -53,7 +53,7 @@ def reviews(name: str, split: str) -> SequenceDataset:
 
 @contextmanager
 def generated_reviews() -> Iterator[None]:
-    """Inside, IMDB and the foreign reviews are generated ones."""
+    """In this context, IMDB and the OOD reviews are generated."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(splits, "load", reviews)
         splits._load_once.cache_clear()

@@ -74,7 +74,7 @@ def test_a_training_that_fails_fails_only_its_cells(device: str, tmp_path: Path)
     assert not network_path(tmp_path / "networks", trainings_of(broken)[0]).exists()
 
 
-def test_a_network_that_cannot_be_asked_fails_only_its_cell(tmp_path: Path) -> None:
+def test_a_network_that_cannot_be_evaluated_fails_only_its_cell(tmp_path: Path) -> None:
     first, second = cells("lstm", seeds=2)
     path = network_path(tmp_path / "networks", trainings_of(first)[0])
     path.parent.mkdir()
@@ -167,7 +167,7 @@ def killed_cells() -> list[Cell]:
     return cells("lstm", "st-tau-classes", "dropout", updates=60, validate_every=2)
 
 
-def test_a_run_that_is_killed_goes_on_to_the_same_results(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_with_the_same_results(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, *PATHS))), "OMP_NUM_THREADS": "1"}
     killed = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", _RUN, str(killed)], env=environment, start_new_session=True)

@@ -66,7 +66,7 @@ def test_members_of_an_ensemble_are_networks_that_stand_alone_too(of: str, name:
         assert ensemble.settings["prediction_runs"] == alone[0].settings["prediction_runs"]
 
 
-def test_the_lstm_beside_our_best_is_trained_in_the_same_way() -> None:
+def test_the_lstm_with_matched_training_is_trained_in_the_same_way() -> None:
     for data in BEST:
         ours, plain = find(data, "st-tau-best"), find(data, "lstm-best")
         assert plain.training == ours.training

@@ -24,13 +24,13 @@ def test_a_part_that_nothing_would_take_is_refused() -> None:
         load_splits("digits", {"trian": 50}, "cpu")
 
 
-def test_foreign_reviews_come_with_imdb() -> None:
+def test_ood_reviews_come_with_imdb() -> None:
     with generated_reviews():
         found = load_splits("imdb", {"ood": 7}, "cpu")
         assert {out: len(data) for out, data in found.ood.items()} == {"customer": 7, "movie": 7}
 
 
-def test_asking_gives_the_runs_one_by_one() -> None:
+def test_probabilities_are_those_of_single_samples() -> None:
     data = reviews("imdb", "test")
     model = SequenceClassifier(STTauLSTM(5, 6, num_states=3), 2, nn.Embedding(12, 5))
     expected = predict(model, data.inputs, data.lengths, samples=3, seed=4, keep_samples=True).samples

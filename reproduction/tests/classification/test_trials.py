@@ -32,7 +32,7 @@ def test_what_is_given_takes_the_place_of_what_is_declared() -> None:
         trials.cell_of({"name": "n", "data": "imdb", "network": "st-tau-best", "updates": 3})
 
 
-def test_trials_are_judged_on_validation_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_are_evaluated_on_validation_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "find", lambda data, name: network(name))
     base: dict[str, Any] = {"data": "digits", "network": "st-tau-classes", "part": {**PART, "held_out": 20}}
     file = tmp_path / "trials.json"

@@ -12,7 +12,7 @@ from sttau_reproduction.classification.cells import Work, run
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def test_all_networks_are_trained_and_asked_in_one_process(tmp_path: Path) -> None:
+def test_all_networks_are_trained_and_evaluated_in_one_process(tmp_path: Path) -> None:
     every = cells("lstm", "bayes", "dropout", "st-tau-classes", "ensemble", seeds=2)
     outcome = run(every, tmp_path, device="cuda")
     assert not outcome.failures, outcome.failures[0][1]

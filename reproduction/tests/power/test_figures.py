@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from sttau_reproduction.power.evaluation import BINS
 from sttau_reproduction.power.figures import bands_figure, draw, errors_figure, pit_figure
 from sttau_reproduction.power.shown import read_hours, reduce_hours
-from sttau_reproduction.power.work import BINS
 
 RESULTS = Path(__file__).parents[2] / "results" / "household-power"
 

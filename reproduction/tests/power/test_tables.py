@@ -11,7 +11,7 @@ def _result(method: str, seed: int, metrics: dict[str, float], **settings: Any) 
     return Result("household-power", "household_power", method, None, seed, metrics, settings, 1.0)
 
 
-def test_a_law_is_shown_beside_persistence_with_the_spread_over_seeds() -> None:
+def test_a_distribution_is_compared_with_persistence_and_has_its_spread_over_seeds() -> None:
     results = [
         _result("persistence", 0, {"mse": 0.4, "crps": 0.3}),
         _result("lstm", 0, {"mse": 0.2, "crps": 0.1, "coverage_95": 94.0}),

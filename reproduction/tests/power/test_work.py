@@ -14,18 +14,13 @@ from typer.testing import CliRunner
 from sttau.data import SequenceDataset
 from sttau.jobs import Outcome
 from sttau_reproduction.cli import app
+from sttau_reproduction.power import data
 from sttau_reproduction.power import work as power
+from sttau_reproduction.power.data import CENTRE, SCALE, to_power
+from sttau_reproduction.power.declaration import AHEAD, METHODS, QUICK, Plan, cells, name_of
+from sttau_reproduction.power.evaluation import evaluate
 from sttau_reproduction.power.shown import read_hours
-from sttau_reproduction.power.work import (
-    METHODS,
-    QUICK,
-    cells,
-    evaluate,
-    forecast_distribution,
-    measure,
-    name_of,
-    to_power,
-)
+from sttau_reproduction.power.work import forecast_distribution, measure
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +52,10 @@ def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             label_scale=(0.0, 10.0),
         )
 
-    monkeypatch.setattr(power, "load", load)
-    power._hours.cache_clear()
+    monkeypatch.setattr(data, "load", load)
+    data.hours.cache_clear()
     yield
-    power._hours.cache_clear()
+    data.hours.cache_clear()
 
 
 def _cell(setting: str, method: str) -> Any:
@@ -68,7 +63,7 @@ def _cell(setting: str, method: str) -> Any:
 
 
 def test_every_method_and_baseline_has_its_cells_and_no_two_are_the_same() -> None:
-    every = list(cells(power.Plan()))
+    every = list(cells(Plan()))
     assert len({cell.key for cell in every}) == len(every)
     for setting in ("paper", "hour", "day"):
         seeds = {m: sum(c.method == m and c.settings["setting"] == setting for c in every) for m in METHODS}
@@ -78,7 +73,7 @@ def test_every_method_and_baseline_has_its_cells_and_no_two_are_the_same() -> No
 
 @pytest.mark.parametrize("method", [*METHODS, "persistence", "boosted trees"])
 @pytest.mark.parametrize("setting", ["hour", "day"])
-def test_a_cell_says_how_good_a_whole_law_is(setting: str, method: str, tmp_path: Path) -> None:
+def test_a_cell_has_the_metrics_of_a_distribution(setting: str, method: str, tmp_path: Path) -> None:
     result = measure(_cell(setting, method), tmp_path, tmp_path / "kept")
     metrics = result.metrics
     assert metrics["width_50"] < metrics["width_80"] < metrics["width_95"]
@@ -91,9 +86,9 @@ def test_a_cell_says_how_good_a_whole_law_is(setting: str, method: str, tmp_path
 
 
 @pytest.mark.parametrize("method", ["st-tau", "persistence", "seasonal, 24 h"])
-def test_paths_are_judged_hour_by_hour(method: str, tmp_path: Path) -> None:
+def test_paths_are_evaluated_hour_by_hour(method: str, tmp_path: Path) -> None:
     metrics = measure(_cell("paths", method), tmp_path, tmp_path / "kept").metrics
-    assert {f"crps_at_{hour}" for hour in power.AHEAD} <= metrics.keys()
+    assert {f"crps_at_{hour}" for hour in AHEAD} <= metrics.keys()
 
 
 def test_a_longer_history_is_read_where_more_than_one_hour_is(tmp_path: Path) -> None:
@@ -108,7 +103,7 @@ def test_a_longer_history_is_read_where_more_than_one_hour_is(tmp_path: Path) ->
     assert measure(cell, tmp_path, tmp_path / "kept").metrics["crps"] > 0
 
 
-def test_without_variance_head_only_the_model_doubts(tmp_path: Path) -> None:
+def test_without_variance_head_only_epistemic_uncertainty_is_left(tmp_path: Path) -> None:
     metrics = measure(_cell("paper", "lstm"), tmp_path, tmp_path / "kept").metrics
     assert (metrics["epistemic"], metrics["width_95"], metrics["coverage_95"]) == (0.0, 0.0, 0.0)
     assert metrics["crps"] == pytest.approx(metrics["mae"], rel=1e-5)
@@ -116,18 +111,18 @@ def test_without_variance_head_only_the_model_doubts(tmp_path: Path) -> None:
 
 def test_persistence_says_what_was_and_is_calibrated_on_a_steady_series(tmp_path: Path) -> None:
     metrics = measure(_cell("hour", "persistence"), tmp_path, tmp_path / "kept").metrics
-    test = power._hours("test", 1, 7, False, None)
+    test = data.hours("test", 1, 7, False, None)
     before = to_power(test.inputs[:, 0, 0].double())
     assert metrics["mse"] == pytest.approx(float((before - test.power).square().mean()), rel=1e-4)
     assert abs(metrics["coverage_80"] - 80) < 8
 
 
-def test_laws_are_judged_as_their_formulas_say() -> None:
-    """A log-normal law: its mean, its median, its quantiles, its density."""
+def test_metrics_of_a_log_normal_distribution_follow_its_formulas() -> None:
+    """Mean, median, quantiles and density."""
     mean, variance = torch.full((1, 4000, 1), 0.5, dtype=torch.float64), torch.full((1, 4000, 1), 0.25).double()
     drawn = to_power(mean + 0.5 * torch.randn(mean.shape, dtype=torch.float64))[0, :, 0]
     answer = forecast_distribution(mean, variance, drawn)
-    middle, deviation = power.CENTRE + 0.5 * power.SCALE, 0.5 * power.SCALE
+    middle, deviation = CENTRE + 0.5 * SCALE, 0.5 * SCALE
     assert float(answer.mean[0]) == pytest.approx(math.exp(middle + deviation**2 / 2), rel=1e-6)
     found = evaluate(answer.points, answer.mean, drawn)
     assert found["width_95"] == pytest.approx(
@@ -135,9 +130,9 @@ def test_laws_are_judged_as_their_formulas_say() -> None:
     )
     for level in (50, 80, 95):
         assert abs(found[f"coverage_{level}"] - level) < 3
-    law = torch.distributions.LogNormal(middle, deviation)
-    assert answer.extra["nll"] == pytest.approx(-float(law.log_prob(drawn).mean()), rel=1e-4)
-    assert answer.extra["aleatoric"] == pytest.approx(float(law.variance.sqrt()), rel=1e-6)
+    exact = torch.distributions.LogNormal(middle, deviation)
+    assert answer.extra["nll"] == pytest.approx(-float(exact.log_prob(drawn).mean()), rel=1e-4)
+    assert answer.extra["aleatoric"] == pytest.approx(float(exact.variance.sqrt()), rel=1e-6)
 
 
 def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

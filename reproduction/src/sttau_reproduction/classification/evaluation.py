@@ -193,7 +193,7 @@ def evaluate(
             "validation_labels": held_out.numpy().astype(np.uint8),
             "scaling_temperature": np.array(scaling.temperature),
         }
-        if isinstance(model.layer, FiniteStateRNN):
+        if model.members[0].layer.num_states is not None:
             arrays["tau"] = np.array([(u.number, u.temperature[0]) for u in log], dtype=np.float32)
         if reads:
             arrays |= read_along(model, splits, torch.from_numpy(arrays["probabilities"]), samples)

@@ -27,7 +27,8 @@ def power(
 
     Example: sttau-reproduce power --quick
     """
-    from sttau_reproduction.power.work import EXPERIMENT, QUICK, Plan, name_of, run
+    from sttau_reproduction.power.declaration import EXPERIMENT, QUICK, Plan, name_of
+    from sttau_reproduction.power.work import run
 
     console = Console()
     out = out or RESULTS / (f"{EXPERIMENT}-quick" if quick else EXPERIMENT)

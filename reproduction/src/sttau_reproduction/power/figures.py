@@ -9,9 +9,9 @@ from statistics import mean
 from matplotlib.figure import Figure
 
 from sttau.plotting.style import GRID, INK, MUTED, look, method_color
+from sttau_reproduction.power.evaluation import BINS
 from sttau_reproduction.power.shown import BANDS, DAYS, ERRORS, PIT, Hours
 from sttau_reproduction.power.tables import title_of
-from sttau_reproduction.power.work import BINS
 
 _TAIL = 1.96  # standard deviations on either side hold 95 %
 

@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from sttau.jobs import Result
 from sttau.plotting.style import method_title
 from sttau.tables import markdown_table
-from sttau_reproduction.power.work import AHEAD, name_of
+from sttau_reproduction.power.declaration import AHEAD, name_of
 
 PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
 DISTRIBUTIONS = (
