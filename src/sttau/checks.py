@@ -76,7 +76,7 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
     if tokens is None and not inputs.is_floating_point():
         raise TypeError(f"inputs must be {want} of a floating type, got {inputs.dtype}; call .float()")
     if tokens is None and inputs.shape[2] != features:
-        raise ValueError(f"inputs have {inputs.shape[2]} features a step, but the model expects {features}")
+        raise ValueError(f"inputs have {inputs.shape[2]} features per step, but the model expects {features}")
 
     if tokens is None:
         bad = ~inputs.isfinite().all(-1)

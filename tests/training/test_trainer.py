@@ -133,7 +133,7 @@ def test_training_ends_when_the_watched_metric_has_not_become_better_for_a_while
         kept.append(_weights(model))
         return {"nll": 1.0, "error": next(errors)}
 
-    options: dict[str, Any] = {"updates": 99, "validate": validate, "validate_every": 3, "patience": 2}
+    options: dict[str, Any] = {"updates": 99, "validation": validate, "validate_every": 3, "patience": 2}
     log = fit(model, x, y, lengths, metric="error", **options)
     assert len(log) == 18  # 0.6 and NaN are two in a row
     assert log[11].metrics == {"nll": 1.0, "error": 0.3}
@@ -190,7 +190,7 @@ def test_a_divergence_counts_once_for_all_sequences_whatever_the_batch(batch_siz
     model = SequenceClassifier(_Weighty(2, 4), 2)
     nn.init.zeros_(model.head.weight)  # the loss of any batch is log 2
     nn.init.zeros_(model.head.bias)
-    expected = math.log(2) + 7 * float(model.get_parameter("layer.weight_ih_l0").detach().square().sum()) / 64
+    expected = math.log(2) + 7 * float(model.get_parameter("layer.rnn.weight_ih_l0").detach().square().sum()) / 64
     log = fit(model, x, y, lengths, updates=1, batch_size=batch_size)
     assert log[0].loss == pytest.approx(expected, rel=1e-6)
 
@@ -210,9 +210,9 @@ def test_parameters_that_need_no_gradient_stay_as_they_are() -> None:
     with pytest.raises(ValueError, match="nothing to train"):
         fit(model, x, y)
     model.head.requires_grad_(True)
-    before = model.get_parameter("layer.weight_ih_l0").clone()
+    before = model.get_parameter("layer.rnn.weight_ih_l0").clone()
     fit(model, x, y, updates=3, weight_decay=0.1)
-    assert torch.equal(before, model.get_parameter("layer.weight_ih_l0"))
+    assert torch.equal(before, model.get_parameter("layer.rnn.weight_ih_l0"))
 
 
 def test_cuda_graphs_on_a_cpu_have_no_effect_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -225,7 +225,7 @@ def test_a_gradient_that_is_no_number_is_named_with_its_update_and_parameter() -
     x, y, _ = _signs()
     model = SequenceClassifier(nn.LSTM(2, 4), 2)
     model.head.bias.register_hook(lambda gradient: gradient * float("inf"))
-    message = r"gradient became inf at update 1 of 5; not finite is that of: head\.bias\."
+    message = r"gradient became inf at update 1 of 5; gradients that are not finite: head\.bias\."
     with pytest.raises(DivergedError, match=message):
         fit(model, x, y, updates=5)
 
@@ -244,7 +244,7 @@ def test_a_gradient_whose_norm_alone_overflows_is_limited_to_nothing() -> None:
     log = fit(model, x, y, updates=3)
     assert [update.gradient_norm for update in log] == [float("inf")] * 3
     assert torch.equal(before, _weights(model))
-    with pytest.raises(DivergedError, match=r"became inf at update 1 of 3; not finite is that of: none alone"):
+    with pytest.raises(DivergedError, match=r"became inf at update 1 of 3; gradients that are not finite: none alone"):
         fit(exploding(), x, y, updates=3, clip_norm=None)
 
 
@@ -362,7 +362,7 @@ def test_weights_that_an_endless_gradient_has_spoilt_are_found_later(monkeypatch
     assert model.embedding is not None
     model.embedding.weight.register_hook(spoil)
     tokens = torch.randint(1, 5, (32, 7), generator=torch.Generator().manual_seed(0))
-    with pytest.raises(DivergedError, match=r"inf at update 1 of 20; not finite is that of: embedding\.weight"):
+    with pytest.raises(DivergedError, match=r"inf at update 1 of 20; gradients that are not finite: embedding\.weight"):
         fit(model, tokens, tokens[:, 0] % 2, updates=20)
 
 
@@ -381,6 +381,10 @@ def test_bad_arguments_are_refused_by_name() -> None:
     model = SequenceClassifier(nn.LSTM(2, 4), 2)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"updates": 0}, "updates must be at least 1"),
+        ({"updates": 7.5}, "updates must be an integer, at least 1, got 7.5"),
+        ({"updates": None}, "updates must be an integer"),
+        ({"updates": float("inf")}, "updates must be an integer"),
+        ({"validate_every": 2.5}, "validate_every must be an integer"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"validate_every": 0}, "validate_every must be at least 1"),
@@ -389,12 +393,12 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"clip_norm": 0.0}, "clip_norm must be positive, or None"),
         ({"precision": "int8"}, "precision must be one of 'float32', 'bfloat16'"),
         ({"precision": "float16"}, "needs a GPU; on a CPU use 'bfloat16'"),
-        ({"goal": "up"}, "goal must be one of 'min', 'max'"),
+        ({"mode": "up"}, "mode must be one of 'min', 'max'"),
         ({"schedule": "steep"}, "schedule must be one of 'constant', 'cosine'"),
-        ({"warmup": -1}, "warmup must not be negative"),
-        ({"average": 1.0}, r"average must be in \[0, 1\), or None"),
-        ({"patience": 3}, "patience and metric need validate"),
-        ({"validate": lambda: {"a": 1.0, "b": 2.0}, "validate_every": 1}, "metric must be one of a, b.*got None"),
+        ({"warmup": -1}, "warmup must be at least 0"),
+        ({"ema_decay": 1.0}, r"ema_decay must be in \[0, 1\), or None"),
+        ({"patience": 3}, "patience and metric need validation data"),
+        ({"validation": lambda: {"a": 1.0, "b": 2.0}, "validate_every": 1}, "metric must be one of a, b.*got None"),
     ]
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):

@@ -48,8 +48,11 @@ def as_inputs(model: Predictor, data: Any, lengths: Any = None) -> Inputs:
             raise ValueError("lengths are not taken with text; they follow from the words")
         data, lengths = encode(data, model.vocabulary)
     inputs = as_tensor("inputs", data)
-    if lengths is None and inputs.dim() == (1 if model.reads_tokens else 2):
-        inputs = inputs[None]  # one series
+    one_series = (
+        inputs.dim() == 1 if model.reads_tokens else inputs.dim() == 2 and inputs.shape[1] == model.num_features
+    )
+    if lengths is None and one_series:
+        inputs = inputs[None]
     if inputs.is_floating_point() and not model.reads_tokens:
         inputs = inputs.to(model.dtype)  # float64 is NumPy's default, rarely a choice
     return Inputs(inputs, model.check_inputs(inputs, None if lengths is None else as_tensor("lengths", lengths)))

@@ -26,7 +26,7 @@ def _from_version_1(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     for name in ("model", "best_weights"):
         if plain and state[name] is not None:
             state[name] = {adapted_name(weight): value for weight, value in state[name].items()}
-    settings["model"] = None  # described by its repr then; the shapes of the weights are checked when they are loaded
+    del settings["model"]  # its repr then; the shapes of the weights are checked when they are loaded
     state["ema"] = state.pop("mean")
     found: dict[str, Tensor] = {}
     return {"value": _pack(state, found, "")} | {"format": header["format"]}, found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from sttau.checks import check_same_settings
+from sttau.models import Predictor
 from sttau.training.batches import Batch, Data, Order
 from sttau.training.checkpoints import checkpoint_path, newest_checkpoint, remove_leftovers, write_checkpoint
 from sttau.training.distributed import Processes
@@ -249,9 +249,9 @@ class Run:
         named = ("lr", "weight_decay", "capturable", "fused")  # the first two are among the options
         options = [f"{name} {value}" for name, value in optimizer.defaults.items() if name not in named]
         self.description = self.options.describe(self.validation is not None) | {
-            "model": _describe_model(model),
             "optimizer": f"{type(optimizer).__name__} with {', '.join(options)}",
             "data": f"{len(inputs)} sequences with SHA-256 {whole.hexdigest()[:16]}",
+            **_describe_model(model),
         }
 
     def save(self) -> None:
@@ -268,8 +268,8 @@ class Run:
         state = newest_checkpoint(self.folder)
         if state is not None:
             before, now = state["settings"], self.description
-            if before["model"] is None:  # not recorded by version 1 in a comparable form
-                now = now | {"model": None}
+            if not any(name.startswith("model") for name in before):  # version 1 recorded its repr
+                now = {name: value for name, value in now.items() if not name.startswith("model")}
             check_same_settings(self.folder, "run", before, now)
             self.state.load_state_dict(state)
             if self.device_inputs is not None:
@@ -301,13 +301,23 @@ def _digest(tensor: Tensor) -> bytes:
     return known
 
 
-def _describe_model(model: nn.Module) -> str:
-    """Describe what weights a model has, so that a run is resumed with the same model only."""
+def _describe_model(model: Predictor) -> dict[str, Any]:
+    """Describe a model by single values, so that a run is resumed with the same model only and differences are named."""
     try:
-        config: dict[str, Any] = model.config()  # type: ignore[operator]
+        config = model.members[0].config()
     except TypeError:  # a layer of one's own
-        return repr(model)
-    return json.dumps({name: value for name, value in config.items() if name != "data"}, sort_keys=True)
+        return {"model": repr(model)}
+    flat: dict[str, Any] = {"model.members": len(model.members)}
+
+    def flatten(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                flatten(f"{name}.{key}", part)
+        else:
+            flat[name] = value
+
+    flatten("model", {name: value for name, value in config.items() if name != "data"})
+    return flat
 
 
 def _not_finite(tensors: Mapping[str, Tensor]) -> str:

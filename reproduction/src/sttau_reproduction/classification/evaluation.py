@@ -20,7 +20,7 @@ from sttau.calibration import TemperatureScaling, to_logits
 from sttau.data import SequenceDataset
 from sttau.data.text import encode, tokenize
 from sttau.inference import features, predict
-from sttau.layers import SAMPLED_MODES, FiniteStateRNN, VariationalDropoutLSTM
+from sttau.layers import SAMPLED_MODES, VariationalDropoutLSTM
 from sttau.metrics import (
     area_under_risk_coverage,
     brier_score,
@@ -218,8 +218,8 @@ def _history(model: Predictor, log: Sequence[Update]) -> dict[str, float]:
     validated = [(u.validation, u.number) for u in log if u.validation is not None]
     if validated:
         found["best_update"] = float(min(validated)[1])  # of equals the first was taken
-    layer = model.layer
-    if isinstance(layer, FiniteStateRNN) and layer.learn_temperature:
+    layer = model.members[0].layer
+    if getattr(layer, "learn_temperature", False):
         found["tau"] = float(layer.temperature.detach().flatten()[0])
     return found
 
