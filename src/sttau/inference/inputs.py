@@ -48,9 +48,7 @@ def as_inputs(model: Predictor, data: Any, lengths: Any = None) -> Inputs:
             raise ValueError("lengths are not taken with text; they follow from the words")
         data, lengths = encode(data, model.vocabulary)
     inputs = as_tensor("inputs", data)
-    one_series = (
-        inputs.dim() == 1 if model.reads_tokens else inputs.dim() == 2 and inputs.shape[1] == model.num_features
-    )
+    one_series = inputs.dim() == 1 if model.reads_tokens else inputs.shape[1:] == (model.num_features,)
     if lengths is None and one_series:
         inputs = inputs[None]
     if inputs.is_floating_point() and not model.reads_tokens:

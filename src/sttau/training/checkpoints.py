@@ -16,18 +16,27 @@ _KEPT = 2
 _log = logging.getLogger(__name__)
 
 
+_RENAMED_OPTIONS = {
+    "average": "ema_decay",
+    "goal": "mode",
+    "optimiser": "optimizer",
+    "sorted_batches": "bucket_batches",
+    "warm_up": "warmup",
+}
+
+
 def _from_version_1(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     """Version 1 had other names of options, of the moving average, and of the weights of nn.LSTM and nn.GRU."""
     state = _unpack(header["value"], tensors)
     settings = state["settings"]
-    for old, new in (("average", "ema_decay"), ("goal", "mode")):
+    for old, new in _RENAMED_OPTIONS.items():
         settings[new] = settings.pop(old)
     plain = any(f"(layer): {kind}(" in settings["model"] for kind in ("LSTM", "GRU"))
     for name in ("model", "best_weights"):
         if plain and state[name] is not None:
             state[name] = {adapted_name(weight): value for weight, value in state[name].items()}
     del settings["model"]  # its repr then; the shapes of the weights are checked when they are loaded
-    state["ema"] = state.pop("mean")
+    state["ema"], state["optimizer"] = state.pop("mean"), state.pop("optimiser")
     found: dict[str, Tensor] = {}
     return {"value": _pack(state, found, "")} | {"format": header["format"]}, found
 

@@ -302,7 +302,7 @@ def _digest(tensor: Tensor) -> bytes:
 
 
 def _describe_model(model: Predictor) -> dict[str, Any]:
-    """Describe a model by single values, so that a run is resumed with the same model only and differences are named."""
+    """Describe a model by single values, so that a run is resumed with the same model and differences are named."""
     try:
         config = model.members[0].config()
     except TypeError:  # a layer of one's own

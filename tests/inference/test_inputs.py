@@ -1,0 +1,89 @@
+"""Everything ``predict`` and ``fit`` read: data sets, arrays, one series, and text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sttau import SequenceClassifier, STTauGRU, predict
+from sttau.data import SequenceDataset, encode, load
+from sttau.inference.inputs import as_examples, as_inputs
+
+
+def strings() -> SequenceClassifier:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 8, 3), 2, nn.Embedding(3, 4))
+    model.set_metadata(load("tomita1", "train"))
+    return model
+
+
+def digits() -> SequenceClassifier:
+    torch.manual_seed(0)
+    return SequenceClassifier(nn.LSTM(8, 4), 10)
+
+
+def test_a_data_set_is_read_with_its_lengths() -> None:
+    model, data = strings(), load("tomita1", "test")[:20]
+    assert torch.equal(predict(model, data).mean, predict(model, data.inputs, data.lengths).mean)
+    with pytest.raises(ValueError, match="lengths are part of a SequenceDataset"):
+        predict(model, data, data.lengths)
+
+
+def test_a_string_and_a_list_of_strings_are_encoded_with_the_model_s_vocabulary() -> None:
+    model = strings()
+    one, two = predict(model, "0110").mean, predict(model, ["0110", "1"]).mean
+    assert one.shape == (1, 2)
+    assert torch.equal(two[:1], predict(model, ["0110", "1"]).mean[:1])
+    torch.testing.assert_close(one, predict(model, [[0, 1, 2, 2, 1]]).mean)
+    with pytest.raises(ValueError, match=r"string '012' has the symbol '2', which is not in \('\^', '0', '1'\)"):
+        predict(model, "012")
+    with pytest.raises(TypeError, match="inputs are text, but the model reads 8 features per step"):
+        predict(digits(), "text")
+
+
+def test_text_needs_a_vocabulary() -> None:
+    model = SequenceClassifier(STTauGRU(4, 8, 3), 2, nn.Embedding(3, 4))
+    for read in (lambda: predict(model, "good film"), lambda: encode("good film", None)):
+        with pytest.raises(ValueError, match=r"vocabulary is missing: .*model\.set_metadata\(data\)"):
+            read()
+
+
+@pytest.mark.parametrize("as_kind", [torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.double])
+def test_one_series_is_a_batch_of_one(as_kind: Any) -> None:
+    series = torch.rand(6, 8)
+    torch.testing.assert_close(predict(digits(), as_kind(series)).mean, predict(digits(), series[None]).mean)
+    assert predict(strings(), np.array([0, 1, 2])).mean.shape == (1, 2)
+
+
+def test_a_matrix_that_is_no_series_of_the_model_is_refused_with_its_shape() -> None:
+    with pytest.raises(ValueError, match=r"inputs must be \(batch, time, 8\) features, got shape \(6, 5\)"):
+        predict(digits(), torch.zeros(6, 5))
+
+
+def test_examples_come_as_a_data_set_a_tuple_or_arrays() -> None:
+    model, data = digits(), load("digits", "test")
+    for given in ((data,), ((data.inputs, data.labels, data.lengths),), (data.inputs, data.labels, data.lengths)):
+        inputs, targets, lengths = as_examples(model, *given)
+        assert torch.equal(inputs, data.inputs)
+        assert torch.equal(targets, data.labels.long())
+        assert lengths is not None
+        assert torch.equal(lengths, data.lengths)
+    assert as_examples(model, (data.inputs, data.labels)).lengths is None
+    with pytest.raises(TypeError, match="targets are missing"):
+        as_examples(model, data.inputs)
+    with pytest.raises(ValueError, match="do not pass them a second time"):
+        as_examples(model, data, data.labels)
+
+
+def test_floats_of_any_precision_are_read_in_that_of_the_model() -> None:
+    assert as_inputs(digits(), np.zeros((2, 3, 8))).inputs.dtype == torch.float32
+
+
+def test_a_data_set_of_another_shape_is_refused() -> None:
+    data = SequenceDataset("own", "test", torch.zeros(2, 3, 5), torch.tensor([3, 3]), torch.zeros(2), (), "made up")
+    with pytest.raises(ValueError, match="inputs have 5 features per step, but the model expects 8"):
+        predict(digits(), data)

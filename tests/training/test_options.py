@@ -1,0 +1,53 @@
+"""The options of training."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+import torch
+
+from sttau.training import TrainOptions
+from sttau.training.options import TrainKeywords
+
+
+def test_keywords_of_fit_are_the_fields_of_the_options() -> None:
+    fields = {name: hint for name, hint in get_type_hints(TrainOptions).items() if not name.startswith("_")}
+    assert get_type_hints(TrainKeywords) == fields
+    assert set(inspect.signature(TrainOptions).parameters) == set(TrainOptions.names())
+
+
+def test_counts_are_integers_and_numpy_s_are_taken() -> None:
+    options = TrainOptions(updates=np.int64(7), patience=np.int32(2))  # type: ignore[arg-type]
+    assert (options.updates, type(options.updates), options.patience) == (7, int, 2)
+    wrong: tuple[tuple[str, Any], ...] = (
+        ("updates", 7.5),
+        ("updates", None),
+        ("batch_size", True),
+        ("patience", 1.5),
+        ("warmup", "2"),
+    )
+    for name, value in wrong:
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            TrainOptions(**{name: value})
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match="update: there is no such training option; choose from updates"):
+        TrainOptions().with_changes(update=3)
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    options = TrainOptions(updates=10, learning_rate=1.0, warmup=3, schedule="cosine")
+    rates = [options.learning_rate_at(number) for number in range(1, 11)]
+    assert rates[0] == pytest.approx(0.25)
+    assert rates[3] == max(rates)
+    assert rates[-1] < 0.05
+    assert TrainOptions(learning_rate=0.5).learning_rate_at(77) == 0.5
+
+
+def test_half_precision_needs_a_gpu() -> None:
+    with pytest.raises(ValueError, match="needs a GPU"):
+        TrainOptions(precision="float16").check_device(torch.device("cpu"))
