@@ -92,9 +92,9 @@ def test_tokens_that_cannot_be_read_are_refused(inputs: Any, error: type[Excepti
         ([5, 3, 0, 1], ValueError, r"lengths must be at least 1, but sequence 2 has length 0; leave it out"),
         ([5, -3, 2, 1], ValueError, r"lengths must be at least 1, but sequence 1 has length -3"),
         ([5, 3, 2, 6], ValueError, r"lengths must not exceed the 5 steps given, but sequence 3 has length 6"),
-        ([5.0, 3.0, 2.0, 1.0], TypeError, r"lengths must be whole numbers, got torch.float32"),
-        ([True, True, True, True], TypeError, r"lengths must be whole numbers, got torch.bool"),
-        ([5, 3, 2], ValueError, r"lengths must have shape \(4,\), one number a sequence, got \(3,\)"),
+        ([5.0, 3.0, 2.0, 1.0], TypeError, r"lengths must be integers, got torch.float32"),
+        ([True, True, True, True], TypeError, r"lengths must be integers, got torch.bool"),
+        ([5, 3, 2], ValueError, r"lengths must have shape \(4,\), one per sequence, got \(3,\)"),
         ([[5], [3], [2], [1]], ValueError, r"lengths must have shape \(4,\).*got \(4, 1\)"),
         (5, ValueError, r"lengths must have shape \(4,\).*got \(\)"),
         ([[5], [3, 2]], TypeError, r"lengths must be a tensor, an array or nested lists.*got list"),
@@ -153,8 +153,8 @@ def test_lengths_of_any_integer_type_are_read_alike(dtype: torch.dtype) -> None:
     [
         ([0, 1, 3, 2], ValueError, r"labels must be in 0 … 2, but label 2 is 3"),
         ([0, -1, 1, 2], ValueError, r"labels must be in 0 … 2, but label 1 is -1"),
-        ([0.0, 1.0, 1.0, 2.0], TypeError, r"labels must be whole numbers 0 … 2, got torch.float32"),
-        ([0, 1, 2], ValueError, r"labels must have shape \(4,\), one a sequence, got \(3,\)"),
+        ([0.0, 1.0, 1.0, 2.0], TypeError, r"labels must be integers 0 … 2, got torch.float32"),
+        ([0, 1, 2], ValueError, r"labels must have shape \(4,\), one per sequence, got \(3,\)"),
         ([[0], [1], [2], [1]], ValueError, r"labels must have shape \(4,\).*got \(4, 1\)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Checks of what users hand in, made once at the public edges. Errors say what came, what is expected, what to do."""
+"""Checks of arguments at the public interface. Errors name the argument, what was expected, and the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sttau.padding import valid_steps
 
 
 def as_tensor(name: str, value: Any) -> Tensor:
-    """Take a tensor, a NumPy array or nested lists."""
+    """Return a tensor from a tensor, a NumPy array or nested lists."""
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -24,7 +24,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
 
 
 def as_numbers(name: str, value: Any) -> Tensor:
-    """Take the same as floating numbers: tensors and arrays of such as they are, all else as float64."""
+    """Return a floating tensor: floating tensors and arrays as they are, anything else as float64."""
     tensor = as_tensor(name, value)
     if tensor.is_floating_point() and hasattr(value, "dtype"):
         return tensor
@@ -34,14 +34,14 @@ def as_numbers(name: str, value: Any) -> Tensor:
 def check_lengths(lengths: Tensor | None, batch: int, time: int, *, values: bool = True) -> Tensor | None:
     """Return lengths as int64 after checking their shape and, with ``values``, that each is in 1 … time.
 
-    Looking at values on a GPU would make every call wait for it; leave that to the edges.
+    Reading values from a GPU synchronizes, so inner calls leave that out.
     """
     if lengths is None:
         return None
     if lengths.is_floating_point() or lengths.dtype == torch.bool:
-        raise TypeError(f"lengths must be whole numbers, got {lengths.dtype}")
+        raise TypeError(f"lengths must be integers, got {lengths.dtype}")
     if tuple(lengths.shape) != (batch,):
-        raise ValueError(f"lengths must have shape ({batch},), one number a sequence, got {tuple(lengths.shape)}")
+        raise ValueError(f"lengths must have shape ({batch},), one per sequence, got {tuple(lengths.shape)}")
     lengths = lengths.to(torch.int64)
     if not values:
         return lengths
@@ -60,9 +60,9 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
 
     Args:
         inputs: (batch, time, features), or (batch, time) token ids where the model has an embedding.
-        lengths: (batch,) or None.
-        features: features a step that the model expects, None for token ids.
-        tokens: size of the vocabulary, None for features.
+        lengths: (batch,) valid steps, or None.
+        features: Features per step of the model; None for token ids.
+        tokens: Size of the vocabulary; None for features.
     """
     want = "(batch, time) token ids" if tokens is not None else f"(batch, time, {features}) features"
     if inputs.dim() != (2 if tokens is not None else 3):
@@ -82,9 +82,9 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
         bad = ~inputs.isfinite().all(-1)
     else:
         signed = inputs.dtype in (torch.int16, torch.int32, torch.int64)
-        ids = inputs if signed else inputs.to(torch.int64)  # unsigned types know no comparison
+        ids = inputs if signed else inputs.to(torch.int64)  # unsigned dtypes have no comparison
         bad = (ids < 0) | (ids >= tokens)
-    if lengths is not None:  # what stands in the padding does not matter
+    if lengths is not None:  # the content of the padding does not matter
         bad = bad & valid_steps(inputs, lengths)
     if bool(bad.any()):
         row, step = (int(i) for i in bad.nonzero()[0])
@@ -103,9 +103,9 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
 def check_labels(labels: Tensor, batch: int, classes: int) -> Tensor:
     """Return class labels as int64 after checking shape, type and range."""
     if labels.is_floating_point():
-        raise TypeError(f"labels must be whole numbers 0 … {classes - 1}, got {labels.dtype}")
+        raise TypeError(f"labels must be integers 0 … {classes - 1}, got {labels.dtype}")
     if tuple(labels.shape) != (batch,):
-        raise ValueError(f"labels must have shape ({batch},), one a sequence, got {tuple(labels.shape)}")
+        raise ValueError(f"labels must have shape ({batch},), one per sequence, got {tuple(labels.shape)}")
     labels = labels.to(torch.int64)
     outside = (labels < 0) | (labels >= classes)
     if bool(outside.any()):
@@ -129,7 +129,7 @@ def check_targets(targets: Tensor, batch: int, outputs: int) -> Tensor:
 
 
 def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with what a folder holds if its settings are not the present ones, and say which differ."""
+    """Raise an error that names the differences if a folder was written with other settings."""
     changes = [
         f"{name} was {before.get(name)}, is {now.get(name)}"
         for name in {**now, **before}
@@ -138,7 +138,7 @@ def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now:
     if changes:
         raise ValueError(
             f"folder {folder} holds a {what} with other settings: {'; '.join(changes)}. "
-            "Use the same to go on with it, or another folder to start anew."
+            "Use the same settings to resume it, or another folder to start again."
         )
 
 
@@ -149,7 +149,7 @@ def check_probabilities(name: str, value: Any, dims: tuple[int, ...] = (2,)) -> 
     if p.dim() not in dims or p.numel() == 0:
         raise ValueError(f"{name} must be {want} and not empty, got shape {tuple(p.shape)}")
     if p.shape[-1] < 2:
-        raise ValueError(f"{name} must be {want} with at least 2 classes, got 1; for a yes-no model stack (1 - p, p)")
+        raise ValueError(f"{name} must be {want} with at least 2 classes, got 1; for a binary model stack (1 - p, p)")
     if not bool(((p >= 0) & (p <= 1)).all()) or not bool(((p.sum(-1) - 1).abs() < 1e-3).all()):
         raise ValueError(f"{name} must lie in [0, 1] and sum to 1 in each row; apply softmax to logits first")
     return p

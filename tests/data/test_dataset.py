@@ -17,7 +17,7 @@ def test_an_integer_gives_one_sequence_without_padding() -> None:
     assert len(item.inputs) == int(data.lengths[-1])
     assert torch.equal(item.inputs, data.inputs[-1, : int(data.lengths[-1])])
     assert item.label == data.labels[-1]
-    assert torch.equal(data[torch.tensor(3)].inputs, data[3].inputs)  # type: ignore[attr-defined]
+    assert torch.equal(data[torch.tensor(3)].inputs, data[3].inputs)
     with pytest.raises(IndexError):
         data[len(data)]
 

@@ -147,12 +147,12 @@ def test_published_files_are_taken_if_what_is_known_of_them_agrees(
     for name in form.files:
         (tmp_path / name).touch()
     if wrong:
-        message = {"counts": "not the published numbers", "first rows": "first thousand test rows"}[wrong]
+        message = {"counts": "which differ from the published counts", "first rows": "first thousand test rows"}[wrong]
         with pytest.raises(ValueError, match=message):
             heartbeats.load_bih("train", tmp_path)
     else:
         assert len(heartbeats.load_bih("train", tmp_path)) == 78_799
-        assert "passed what could be checked" in caplog.text
+        assert "passed all checks that are possible" in caplog.text
 
 
 def test_training_rows_are_ordered_by_class_then_by_value() -> None:

@@ -1,4 +1,4 @@
-"""Reading archives that came from somewhere else: nothing is unpacked to a place the archive chooses."""
+"""Archives from untrusted sources: nothing is unpacked to a path that the archive chooses."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read_members(
     limits, whatever its headers claim. Links and devices are never followed: they are refused where they are wanted.
 
     Args:
-        path: of the archive.
-        wanted: whether the file of this name is to be read.
-        max_bytes: how much the archive may hold, unpacked.
-        max_members: how many names it may hold.
+        path: Path of the archive.
+        wanted: Function that returns whether the file of a name is read.
+        max_bytes: Largest unpacked size.
+        max_members: Largest number of members.
 
     Example:
         >>> import tempfile
@@ -79,12 +79,12 @@ def _read_tar(
                 continue
             file = archive.extractfile(member) if member.isreg() else None
             if file is None:
-                raise ValueError(f"{path.name} holds {name}, which is no plain file; it was not opened")
+                raise ValueError(f"{path.name} holds {name}, which is not a regular file; it was not opened")
             yield name, file.read()
 
 
 def _safe(path: Path, name: str) -> PurePosixPath:
-    """The name, if it stays inside whatever folder it is put in."""
+    """Return the name, if it stays inside any folder it is unpacked to."""
     plain = PurePosixPath(name.replace("\\", "/"))
     if plain.is_absolute() or ".." in plain.parts or ":" in name.split("/")[0] or "\0" in name:
         raise ValueError(f"{path.name} holds the name {name!r}, which leads out of its folder; nothing was unpacked")

@@ -1,4 +1,4 @@
-"""Sentences from reviews of products, positive or negative (Hu & Liu, 2004): foreign to a model of film reviews.
+"""Sentences from reviews of products, positive or negative (Hu & Liu, 2004): OOD for a model of film reviews.
 
 ``customer_reviews`` is the collection known as CR, used in papers on sentences. ``product_reviews`` are the sentences
 of the five annotated products themselves, those whose remarks are all positive or all negative.
@@ -19,12 +19,12 @@ _REPOSITORY = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/7917
 
 
 def read_lines(positive: Path, negative: Path) -> Content:
-    """Read two files with a sentence a line."""
+    """Read two files with one sentence per line."""
     return label_texts(*(decode(path.read_bytes()).split("\n") for path in (positive, negative)))
 
 
 def read_products(path: Path) -> Content:
-    """Read the five annotated products: ``feature[+2], other[-1]##sentence``, a file each."""
+    """Read the five annotated products: ``feature[+2], other[-1]##sentence``, one file each."""
     texts: dict[str, list[str]] = {"+": [], "-": []}
     files = dict(read_members(path, lambda name: name.suffix == ".txt" and name.stem.lower() != "readme"))
     for name in sorted(files):

@@ -21,7 +21,7 @@ SOURCE = Source(
 
 
 def load_digits(split: str) -> SequenceDataset:
-    """Return 8×8 images as 8 steps of 8 numbers in [0, 1], ten classes; 60 / 20 / 20 % of each class."""
+    """Return 8×8 images as 8 steps of 8 features in [0, 1], ten classes; 60 / 20 / 20 % of each class."""
     from sklearn.datasets import load_digits as read
 
     images, target = read(return_X_y=True)

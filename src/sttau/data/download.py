@@ -1,4 +1,4 @@
-"""Downloads that resume where they broke off, report their progress, and appear only when they are whole."""
+"""Downloads that resume, report their progress, and appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-#: Called with a file's name, the bytes that are there, and how many there will be (None where the server does not say).
+#: Called with a file's name, the bytes downloaded, and its size (None where the server does not send it).
 Progress = Callable[[str, int, int | None], None]
 
-_BLOCK = 1 << 14  # what has arrived of a block is lost when the connection breaks
+_BLOCK = 1 << 14  # the last incomplete block is lost when the connection breaks
 
 
 def _silent(name: str, done: int, of: int | None) -> None:
@@ -25,25 +25,24 @@ def _silent(name: str, done: int, of: int | None) -> None:
 def download(url: str, target: Path, sha256: str | None = None, progress: Progress | None = None) -> Path:
     """Download a file with pooch, unless it is there.
 
-    A download that breaks off is taken up again where it stopped, now or the next time, if the server still has the
-    same file. The file appears under its name only when all its bytes are there and, where it is known, its SHA-256
-    is right.
+    An interrupted download is resumed, now or the next time, if the server still has the same file. The file appears
+    under its name only when it is complete and, where it is known, its SHA-256 is right.
 
     Args:
-        url: of the file.
-        target: where it is to be.
-        sha256: what its checksum must be; None where the publisher gives none.
-        progress: called while bytes arrive.
+        url: Address of the file.
+        target: Path of the file.
+        sha256: Expected checksum; None where the publisher gives none.
+        progress: Function called while bytes arrive.
 
     Raises:
-        OSError: it could not be downloaded. What is there is kept, to be continued.
-        ValueError: the checksum is wrong. Nothing is kept.
+        OSError: The download failed. The part that arrived is kept.
+        ValueError: The checksum is wrong. Nothing is kept.
     """
     import pooch
 
     target.parent.mkdir(parents=True, exist_ok=True)
     fetch = ResumingDownload(target.with_name(f".{target.name}.part"), progress or _silent)
-    with _quiet(pooch.get_logger()):  # pooch talks on stderr; progress is ours
+    with _quiet(pooch.get_logger()):  # pooch logs to stderr; progress is reported here
         pooch.retrieve(
             url,
             known_hash=None if sha256 is None else f"sha256:{sha256}",
@@ -56,7 +55,7 @@ def download(url: str, target: Path, sha256: str | None = None, progress: Progre
 
 @dataclass(frozen=True)
 class ResumingDownload:
-    """The ``downloader`` of a :func:`pooch.retrieve` that keeps what has arrived and asks only for the rest."""
+    """The ``downloader`` of a :func:`pooch.retrieve` that keeps the part that arrived and requests only the rest."""
 
     part: Path
     progress: Progress
@@ -83,31 +82,31 @@ class ResumingDownload:
 
     @property
     def _stamp(self) -> Path:
-        """Holds the server's name for the version of the file that the part belongs to."""
+        """File with the server's identifier of the version that the part belongs to."""
         return self.part.with_name(f"{self.part.name}.version")
 
     def _take(self, url: str) -> None:
-        """Ask for what is missing and append it; raise if the connection ends before the file does."""
+        """Request the missing part and append it; raise if the connection ends before the file does."""
         import requests
 
         version = self._stamp.read_text("utf-8") if self._stamp.exists() and self.part.exists() else ""
         have = self.part.stat().st_size if version else 0
         headers = {"Accept-Encoding": "identity"}
-        if have:  # without a version one could join two different files
+        if have:  # without a version two different files could be joined
             headers |= {"Range": f"bytes={have}-", "If-Range": version}
         with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as answer:
             if answer.status_code == requests.codes.requested_range_not_satisfiable:  # no rest: start again
                 self.part.unlink(missing_ok=True)
-                raise OSError("the server does not have the rest of the file that was begun")
+                raise OSError("the server does not have the rest of the file")
             answer.raise_for_status()
             if answer.status_code != requests.codes.partial_content:
                 have = 0
             elif not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
                 self.part.unlink(missing_ok=True)
-                raise OSError("the server sent another part of the file than it was asked for")
+                raise OSError("the server sent another part of the file than requested")
             size = answer.headers.get("Content-Length")
             total = None if size is None else have + int(size)
-            self._remember(answer.headers)
+            self._write_version(answer.headers)
             with self.part.open("ab" if have else "wb") as file:
                 name = url.rsplit("/", 1)[-1]
                 self.progress(name, have, total)
@@ -119,7 +118,7 @@ class ResumingDownload:
         if total is not None and have != total:
             raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
 
-    def _remember(self, headers: Any) -> None:
+    def _write_version(self, headers: Any) -> None:
         tag = headers.get("ETag", "")
         version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified", "")
         if version:
@@ -129,7 +128,7 @@ class ResumingDownload:
 
 
 def _reason(url: str, error: Exception) -> str:
-    """Why a download failed, in a few words: those of the libraries below fill a screen."""
+    """Return a short reason for a failed download, instead of the libraries' long messages."""
     import requests
 
     host = urlsplit(url).netloc

@@ -156,7 +156,7 @@ def check_published(content: Content) -> None:
     """
     counts = {part: np.bincount(np.asarray(content[f"y_{part}"]), minlength=5).tolist() for part in ("train", "test")}
     if counts != {"train": [72_471, 2_223, 5_788, 641, 6_431], "test": [18_118, 556, 1_448, 162, 1_608]}:
-        raise ValueError(f"the beats of each class are {counts}, which are not the published numbers")
+        raise ValueError(f"the beats of each class are {counts}, which differ from the published counts")
     first = {"x": np.asarray(content["x_test"])[:1000]}
     if fingerprint(first) != _FIRST_TEST_ROWS:
         raise ValueError("the first thousand test rows are not the published ones")
@@ -207,7 +207,7 @@ INTER_PATIENT = Source(
 
 
 def load_bih(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
-    """Return beats as 187 steps of one number in [0, 1], in the published split; validation is a tenth of train.
+    """Return beats as 187 steps of one feature in [0, 1], in the published split; validation is a tenth of train.
 
     Training and validation rows are in a seeded random order, test rows in the published one. Beats shorter than 187
     points end in zeros; where a beat ends cannot be told from the published files, so all lengths are 187.

@@ -1,4 +1,4 @@
-"""Electric power of one household, hour by hour (Hebrail & Berard, 2012): numbers to be predicted, not classes.
+"""Electric power of one household, hour by hour (Hebrail & Berard, 2012): a regression task.
 
 The measurements of one hour predict the global active power of the next. An hour's value is the mean over the minutes
 that were measured. 421 of the 34,589 hours hold none; they stand for the mean of the training hours, in inputs and in
@@ -27,7 +27,7 @@ COLUMNS = (
     "Sub_metering_2",
     "Sub_metering_3",
 )
-#: What the integers of each column are to be divided by: as many digits as were published
+#: What the integers of each column are to be divided by: the published number of digits
 SCALE = (1000, 1000, 100, 10, 1, 1, 1)
 MISSING = -1
 
@@ -40,7 +40,7 @@ def read_compact(path: Path) -> Content:
 
 
 def read_zip(path: Path) -> Content:
-    """Read UCI's archive: one text file, a line a minute, ``;`` between values, ``?`` where one is missing."""
+    """Read UCI's archive: one text file, one line per minute, ``;`` between values, ``?`` where one is missing."""
     members = [text for _, text in read_members(path, lambda name: name.name == "household_power_consumption.txt")]
     if len(members) != 1:
         raise ValueError(f"it holds {len(members)} files household_power_consumption.txt, expected one")
@@ -87,7 +87,7 @@ def parse_minutes(text: bytes) -> tuple[Array, int]:
     plain = full.replace(b"-.000", b"-1").translate(bytes.maketrans(b";:/\n", b"    "), b".")
     numbers = np.fromstring(plain, dtype=np.int32, sep=" ")
     if numbers.size != 13 * lines:
-        raise ValueError(f"{numbers.size} numbers in {lines} lines, expected 13 a line")
+        raise ValueError(f"{numbers.size} numbers in {lines} lines, expected 13 per line")
     table = numbers.reshape(lines, 13)
     day, month, year, hour, minute = table[:, :5].T
     times = _minutes(year, month, day) + 60 * hour + minute
@@ -187,6 +187,6 @@ def load_household_power(
 def _make(content: Content) -> dict[str, Array]:
     """Mean of each hour over the minutes that were measured; NaN where there was none."""
     sums, measured = np.asarray(content["sums"]), np.asarray(content["measured"])
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN that is meant
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the intended NaN
         hours = (sums / measured).T / np.array(SCALE)
     return {"hours": hours, "start": np.asarray(content["start"])}

@@ -28,7 +28,7 @@ _SPLITS = ("train", "validation", "test")
 
 
 def read_tarball(path: Path) -> Content:
-    """Read Stanford's archive: one file a review, named by split, class, number and rating."""
+    """Read Stanford's archive: one file per review, named by split, class, number and rating."""
     rows = []
     for name, text in read_members(path, _is_review):
         match = _REVIEW.fullmatch(str(name))
@@ -43,7 +43,7 @@ def _is_review(name: PurePosixPath) -> bool:
 
 
 def read_compact(path: Path) -> Content:
-    """Read one JSON object a line."""
+    """Read one JSON object per line."""
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         reviews = [json.loads(line) for line in lines]
     return _in_order([(r["split"] == "test", r["label"] == 1, r["id"], r["rating"], r["text"]) for r in reviews])

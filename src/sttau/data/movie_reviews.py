@@ -20,7 +20,7 @@ _HOMEPAGE = "https://www.cs.cornell.edu/people/pabo/movie-review-data/"
 
 
 def read_sentences(path: Path) -> Content:
-    """Read NLTK's archive of snippets: two files with one a line."""
+    """Read NLTK's archive of snippets: two files with one snippet per line."""
     texts: dict[str, list[str]] = {}
     for name, content in read_members(path, lambda name: name.name in ("rt-polarity.pos", "rt-polarity.neg")):
         texts[name.suffix] = decode(content).split("\n")

@@ -16,11 +16,11 @@ SPLITS = ("train", "validation", "test")
 
 
 class Entry(NamedTuple):
-    """How a data set is loaded, and what is known about it."""
+    """How a data set is loaded, and its source."""
 
     load: Callable[..., SequenceDataset]
     source: Source
-    needs: tuple[Source, ...] = ()  # others that are read with it
+    needs: tuple[Source, ...] = ()  # other sources it needs
 
 
 DATASETS: dict[str, Entry] = {
@@ -44,13 +44,13 @@ DATASETS: dict[str, Entry] = {
 def load(name: str, split: str, **options: Any) -> SequenceDataset:
     """Load one split of a data set.
 
-    Files are looked for in ``$STTAU_DATA``, then in the user's cache, then downloaded from their publisher; see
+    Files are searched in ``$STTAU_DATA``, then in the user's cache, then downloaded from their publisher; see
     docs/data.md. What was read once is kept in the cache in a form that loads fast.
 
     Args:
-        name: one of ``DATASETS``.
+        name: Name of the data set, one of ``DATASETS``.
         split: ``train``, ``validation`` or ``test``.
-        options: ``path``, a folder or file to read from and nowhere else; ``history`` for ``household_power``.
+        options: ``path``, the only folder or file to read from; ``history`` for ``household_power``.
 
     Example:
         >>> digits = load("digits", "train")
@@ -69,7 +69,7 @@ def load(name: str, split: str, **options: Any) -> SequenceDataset:
 
 
 def find_entry(name: str) -> Entry:
-    """Return what the registry holds on a data set; an error that names the known ones if there is none."""
+    """Return the entry of a data set; an error that lists the names if there is none."""
     if name not in DATASETS:
         raise ValueError(f"name must be one of {', '.join(DATASETS)}; got {name!r}")
     return DATASETS[name]

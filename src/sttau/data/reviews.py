@@ -1,4 +1,4 @@
-"""What foreign reviews share: they are read with IMDB's vocabulary, to see whether a model notices them."""
+"""What the out-of-distribution reviews share: they are encoded with IMDB's vocabulary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def decode(content: bytes) -> str:
 
 
 def read_compact(path: Path) -> Content:
-    """Read one JSON object a line, with ``label`` and ``text``."""
+    """Read one JSON object per line, with ``label`` and ``text``."""
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return label_texts(*([row["text"] for row in rows if row["label"] == label] for label in (1, 0)))

@@ -1,6 +1,6 @@
-"""Where data comes from: who published it, under which terms, in which forms, and whether it is the real thing.
+"""Sources of data sets: publisher, terms, file formats and checksums.
 
-A data set is handed round in several forms: the publisher's archive, or compact files made from it. Each form has a
+A data set is distributed in several forms: the publisher's archive, or compact files made from it. Each form has a
 reader; all readers return the same content, and its SHA-256 is checked. So it does not matter where the files come
 from, and a wrong, damaged or altered copy is noticed even where a publisher gives no checksum for an archive.
 """
@@ -48,13 +48,13 @@ class Form:
     """Files that together hold a data set, and how they are read.
 
     Attributes:
-        about: what the form is, in a few words.
-        files: names of the files, all of them needed.
-        read: takes their paths and returns the content.
-        urls: where the publisher offers each file; none where they cannot be had without an account.
-        sha256: checksum of each file, where the publisher gives one.
-        check: raises an error if this cannot be the content; for a form that could not be compared with the others in
-            full. It decides, and the content's checksum only leads to a warning.
+        about: Short description of the form.
+        files: Names of the files, all of them required.
+        read: Function from their paths to the content.
+        urls: Address of each file at the publisher; empty where an account is required.
+        sha256: Checksum of each file, where the publisher gives one.
+        check: Function that raises an error for wrong content, for a form that could not be compared with the others
+            in full. A wrong checksum of the content is then only a warning.
     """
 
     about: str
@@ -67,19 +67,19 @@ class Form:
 
 @dataclass(frozen=True)
 class Source:
-    """What is known about a data set apart from its numbers.
+    """The description of a data set.
 
     Attributes:
-        name: of the data set.
-        title: as its publisher calls it.
-        license: terms of use, or that none are stated.
-        citation: whom to cite.
-        homepage: where people read about it.
-        sizes: sequences in each split.
-        folder: name of the folder its files lie in; empty for data that needs no files.
-        forms: the forms it is read from, the one to download first.
-        content: SHA-256 of the content, whatever the form.
-        by_hand: what to do where no form can be downloaded.
+        name: Name of the data set.
+        title: Title given by its publisher.
+        license: Terms of use, or that none are stated.
+        citation: Reference to cite.
+        sizes: Number of sequences in each split.
+        homepage: Address of its home page.
+        folder: Name of the folder of its files; empty for data without files.
+        forms: Forms it is read from, the one to download first.
+        content: SHA-256 of the content, the same for all forms.
+        by_hand: Instructions where no form can be downloaded.
     """
 
     name: str
@@ -132,12 +132,12 @@ def fetch(
     """Return the files of a data set, and download them if they are nowhere.
 
     Args:
-        source: of the data set.
-        path: a folder that holds the files, or one of them; nothing else is then searched.
-        progress: called while bytes arrive.
+        source: Source of the data set.
+        path: Folder that holds the files, or one of them; nothing else is then searched.
+        progress: Function called while bytes arrive.
 
     Raises:
-        FileNotFoundError: they are not there and cannot be downloaded; the message says what to do.
+        FileNotFoundError: The files do not exist and cannot be downloaded; the message names the remedy.
     """
     if path is not None:
         return _find_at(source, Path(path).expanduser())
@@ -163,7 +163,7 @@ def fetch(
 
 
 def _find_at(source: Source, path: Path) -> tuple[Form, list[Path]]:
-    if path.is_file():  # one of the files stands for all that lie beside it
+    if path.is_file():  # one of the files stands for all in its folder
         forms = [form for form in source.forms if path.name in form.files]
         found = find(replace(source, forms=tuple(forms), folder=""), [path.parent])
     else:
@@ -180,8 +180,8 @@ def read_content(
     """Find or download a data set, read it and check that it is the published one.
 
     Raises:
-        FileNotFoundError: it is nowhere.
-        ValueError: the files cannot be read, or hold something else. Downloaded ones are then removed.
+        FileNotFoundError: It was not found.
+        ValueError: The files cannot be read, or have other content. Downloaded files are then removed.
     """
     form, files = fetch(source, path, progress)
     names = " and ".join(str(file) for file in files[:2]) + (" and others" if len(files) > 2 else "")
@@ -195,7 +195,7 @@ def read_content(
             form.check(content)
         except ValueError as error:
             raise ValueError(f"{names} does not hold {source.title}: {error}. {_discard(files, path)}") from error
-        _LOG.warning("%s passed what could be checked, but is not the same as other forms in every number", names)
+        _LOG.warning("%s passed all checks that are possible, but differs from other forms in some values", names)
     elif found != source.content:
         raise ValueError(
             f"{names} can be read, but does not hold {source.title} as it was published: the SHA-256 of the content is "
@@ -205,7 +205,7 @@ def read_content(
 
 
 def _discard(files: list[Path], path: str | os.PathLike[str] | None) -> str:
-    """Remove files that were downloaded, leave those of the user; say what to do."""
+    """Remove files that were downloaded, not those of the user; return the remedy."""
     mine = data_folders()[:-1]
     owned = path is not None or any(file.is_relative_to(folder) for file in files for folder in mine)
     if not owned:
@@ -257,11 +257,11 @@ def prepare(
     cache that is damaged, or cannot be written, costs time and nothing else.
 
     Args:
-        source: of the data set.
-        recipe: version of ``make``; to be changed with it.
-        make: turns the content into arrays.
-        names: of the arrays that are needed.
-        path: where the files are; the cache is then renewed from them.
+        source: Source of the data set.
+        recipe: Version of ``make``; change it with every change of the result.
+        make: Function from the content to arrays.
+        names: Names of the arrays to return.
+        path: Path of the files; the cache is then written again.
     """
     file = prepared_file(source, recipe)
     if path is None:
@@ -270,7 +270,7 @@ def prepare(
         except FileNotFoundError:
             pass
         except _UNREADABLE as error:
-            _LOG.warning("%s is damaged (%s) and is made again", file, error)
+            _LOG.warning("%s is damaged (%s) and is created again", file, error)
     arrays = make(read_content(source, path))
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]  # a dictionary of arrays

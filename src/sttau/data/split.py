@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 def shuffle(count: int, seed: int) -> Array:
     """Return 0 … count - 1 in a random order, the same on every machine and with every version of NumPy.
 
-    The raw words of PCG64 are promised to stay; NumPy's own ``permutation`` is not.
+    NumPy guarantees that the raw words of PCG64 do not change; it does not for its ``permutation``.
 
     Example:
         >>> shuffle(5, seed=0).tolist()
@@ -23,7 +23,7 @@ def shuffle(count: int, seed: int) -> Array:
 
 
 def draw_uniform(count: int, seed: int) -> Array:
-    """Return ``count`` numbers, uniform in [0, 1), with the same promise as :func:`shuffle`.
+    """Return ``count`` floats, uniform in [0, 1), reproducible as :func:`shuffle` is.
 
     Example:
         >>> draw_uniform(2, seed=0).round(3).tolist()
@@ -34,7 +34,7 @@ def draw_uniform(count: int, seed: int) -> Array:
 
 
 def hold_out(labels: Array, part: int, seed: int) -> tuple[Array, Array]:
-    """Split rows into those kept and one of ``part`` held out, of each class as nearly as can be. Both shuffled.
+    """Hold out one of ``part`` rows, stratified by class; both parts are shuffled.
 
     Returns:
         Positions kept and positions held out; of the latter there are ``len(labels) // part``.

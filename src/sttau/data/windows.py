@@ -1,4 +1,4 @@
-"""A long series cut into windows: what is known, and what comes next."""
+"""Windows of a long series, each with the values that follow it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from sttau.checks import as_numbers
 
 
 class Windows(NamedTuple):
-    """Pieces of one series, in the order of time."""
+    """Windows of one series, in the order of time."""
 
     inputs: Tensor  # (windows, length, features), a view of the series
     targets: Tensor  # (windows, horizon): the values that follow
-    first: Tensor  # (windows,): where in the series the first of these stands
+    first: Tensor  # (windows,): position of the first of these in the series
 
 
 def windows(series: Any, length: int, horizon: int = 1, *, target: int = 0, times: Any = None) -> Windows:
     """Cut a series into all windows of ``length`` steps, each with the ``horizon`` values that follow it.
 
     Args:
-        series: (time,) or (time, features) numbers, one row a step, without gaps.
-        length: steps that a window holds.
-        horizon: values to be predicted after each.
-        target: the feature that is predicted.
-        times: (time,) of each row, dates or numbers; they must be evenly spaced.
+        series: (time,) or (time, features) floats, one row per step, without gaps.
+        length: Steps per window.
+        horizon: Values to predict after each window.
+        target: Index of the feature that is predicted.
+        times: (time,) time of each row, dates or numbers; they must be evenly spaced.
 
     Example:
         >>> cut = windows([1.0, 2.0, 3.0, 4.0, 5.0], length=2, horizon=2)
@@ -66,7 +66,7 @@ def windows(series: Any, length: int, horizon: int = 1, *, target: int = 0, time
 
 
 def _check_times(times: Any, rows: int) -> None:
-    """Times must be one for each row, and go on by the same step."""
+    """Raise unless there is one time per row, in even steps."""
     moments = np.asarray(times)
     if moments.shape != (rows,):
         raise ValueError(f"times must have shape ({rows},), one for each step of the series, got {moments.shape}")
