@@ -29,7 +29,7 @@ Whole = tuple[torch.Tensor, list[Update]]
 
 
 def test_a_run_killed_at_any_moment_or_while_it_writes_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.training.nursery", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.training.killed_runs", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
+from sttau.data import load
 from sttau.engine import Noise
 from sttau.models import Predictor
 from sttau.training import DivergedError, Update, fit, run, validation
@@ -411,3 +412,33 @@ def test_bad_arguments_are_refused_by_name() -> None:
         fit(model, x * float("nan"), y)
     with pytest.raises(TypeError, match="targets must be of a floating type"):
         fit(SequenceRegressor(nn.LSTM(2, 4)), x, y)
+
+
+def test_data_sets_and_tuples_are_taken_as_data_and_validation() -> None:
+    digits, held_out = load("digits", "train")[:64], load("digits", "validation")[:32]
+
+    def train(*data: Any, validation: Any) -> tuple[Tensor, list[Update]]:
+        torch.manual_seed(0)
+        model = SequenceClassifier(nn.LSTM(8, 4), 10)
+        log = fit(model, *data, validation=validation, updates=4, validate_every=2)
+        return _weights(model), log
+
+    whole, log = train(digits, validation=held_out)
+    assert log[-1].validation == log[-1].metrics["nll"]
+    assert set(log[-1].metrics) == {"nll", "error"}
+    arrays = (held_out.inputs, held_out.labels, held_out.lengths)
+    assert torch.equal(whole, train(digits.inputs, digits.labels, digits.lengths, validation=arrays)[0])
+
+
+def test_wrong_validation_data_is_refused_before_the_first_update() -> None:
+    x, y, _ = _signs()
+    model, made = SequenceClassifier(nn.LSTM(2, 4), 2), list[Update]()
+    for wrong, message in (
+        ((x, y + 5), "validation: labels must be in 0 … 1"),
+        ((x[:, :, :1], y), "validation: inputs have 1 features per step"),
+        ((x,), "validation: targets are missing"),
+        (x, "validation: targets are missing"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            fit(model, x, y, validation=wrong, callbacks=made.append)
+    assert not made

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 
 from sttau.models import Predictor
-from sttau.seeds import derive_seed
 from sttau.training.interruption import Interrupted, interruptible
 from sttau.training.log import Update
 from sttau.training.options import TrainOptions
@@ -210,8 +209,6 @@ class _ActiveGroup:
                 if self.is_due:  # since the last turn, or finished before it was started
                     done += self._after_updates()
                 while self.runs:
-                    if not self.is_captured:
-                        torch.manual_seed(self._seed())
                     self.step.update()
                     runs = list(self.runs.values())
                     self.is_due = any(run.is_due() for run in runs) or self.interrupted()
@@ -261,10 +258,6 @@ class _ActiveGroup:
         if interruption is not None:
             raise interruption
         return done
-
-    def _seed(self) -> int:
-        run = next(iter(self.runs.values()))
-        return derive_seed(run.options.seed, "update", run.number + 1)
 
     def _finish(self, number: int, error: Exception | None) -> FitResult:
         run, started = self.runs.pop(number), self.started[number]

@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from sttau.seeds import derive_seed
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradient
 from sttau.training.graph import GraphCache
@@ -40,8 +41,9 @@ class EagerStep:
         """Wait for all work."""
 
     def update(self) -> None:
-        """Make one update."""
+        """Make one update; PyTorch's generator is seeded for it, so that a resumed run draws the same."""
         (run,) = self.runs
+        torch.manual_seed(derive_seed(run.options.seed, "update", run.number + 1))
         run.step(*self.gradients(run.next_batch()))
         run.count()
 

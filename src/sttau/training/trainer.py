@@ -12,7 +12,6 @@ import torch
 
 from sttau.inference.inputs import as_examples
 from sttau.models import Predictor
-from sttau.seeds import derive_seed
 from sttau.training.batches import Data, Order
 from sttau.training.distributed import Processes, join
 from sttau.training.early_stopping import EarlyStopping
@@ -84,8 +83,6 @@ def fit(
         stack.callback(step.wait)
         stack.enter_context(step.active())
         while not run.finished:
-            if not step.is_captured:
-                torch.manual_seed(derive_seed(chosen.seed, "update", run.number + 1))
             step.update()
             if interrupted() or run.is_due():
                 run.after_updates(interrupted)
