@@ -165,8 +165,9 @@ def _network(cell: Cell, folder: Path) -> tuple[dict[str, float], dict[str, Any]
     mean, variance = predict_samples(model, test, settings["samples"], cell.seed)
     answer = forecast_distribution(mean, variance, test.power) if settings["head"] == "law" else forecast_mean(mean)
     extra = dict(answer.extra)
-    if isinstance(model.layer, STTauLSTM) and not isinstance(model, DeepEnsemble):
-        extra["tau"] = model.layer.temperature.item()
+    layer = model.members[0].layer
+    if layer.num_states is not None and len(model.members) == 1:
+        extra["tau"] = layer.temperature.item()
     if settings["head"] == "law":
         held_out = split_of(cell, "validation")
         said = forecast_distribution(*predict_samples(model, held_out, settings["samples"], cell.seed), held_out.power)
