@@ -10,7 +10,9 @@ from sttau.version import __version__
 if TYPE_CHECKING:
     from sttau import automata, calibration, data, inference, layers, methods, metrics, models, ood, rl, training
     from sttau.compare import compare
-    from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
+    from sttau.inference.forecast import Forecast, forecast  # functions named like their modules: mypy needs the module
+    from sttau.inference.predict import predict
+    from sttau.inference.prediction import Prediction, RegressionPrediction
     from sttau.layers import (
         BayesLSTM,
         StateRegularizedGRU,

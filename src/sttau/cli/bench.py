@@ -10,6 +10,7 @@ from rich.console import Console
 
 from sttau.cli.common import (
     DeviceOption,
+    SecondsOption,
     ThreadsOption,
     check_folder,
     choose_device,
@@ -29,7 +30,7 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for results, table and figure.")] = Path("bench"),
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
-    seconds: Annotated[float, typer.Option(min=0, help="Duration of each method in each of the seven rounds.")] = 0.15,
+    seconds: SecondsOption = 0.15,
     reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
 ) -> None:
     """Time ST-τ compared with nn.LSTM and nn.GRU on this machine: training, forward pass, ten samples, memory.

@@ -21,6 +21,8 @@ SeedOption = Annotated[int, typer.Option(help="Seed of all randomness.")]
 DeviceOption = Annotated[str, typer.Option(help="Device: cuda, cpu, or auto for the GPU where there is one.")]
 ThreadsOption = Annotated[int, typer.Option(min=0, help="Number of CPU threads; 0 for PyTorch's default.")]
 
+SecondsOption = Annotated[float, typer.Option(min=0, help="Duration of each method in each of the seven rounds.")]
+
 
 def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> typer.Typer:
     """Assemble a command line from the modules of a package.
@@ -98,22 +100,32 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> count(1, "seed"), count(3, "seed")
+        ('1 seed', '3 seeds')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class ProgressBars:
     """A progress bar per title in a terminal; elsewhere one line per title.
 
     Args:
-        verb: First word of the line, for instance "training".
+        prefix: First word of the line, for instance "training:".
         count: Column that shows how much is done.
 
     Example:
         >>> from rich.progress import MofNCompleteColumn
-        >>> with ProgressBars("training", MofNCompleteColumn()) as bars:
+        >>> with ProgressBars("training:", MofNCompleteColumn()) as bars:
         ...     bars.update("lstm", 1, 10)
         training: lstm
     """
 
-    def __init__(self, verb: str, count: ProgressColumn) -> None:
-        self._verb = verb
+    def __init__(self, prefix: str, count: ProgressColumn) -> None:
+        self._prefix = prefix
         self._console = Console()
         columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
         self._bars = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
@@ -132,7 +144,7 @@ class ProgressBars:
         """Show how much of a task is done. A task is complete when the next one begins, even if it ended early."""
         if title not in self._tasks:
             if not self._console.is_terminal:
-                print_line(f"{self._verb}: {title}")
+                print_line(f"{self._prefix} {title}")
             for task in self._bars.tasks:
                 self._bars.update(task.id, total=task.completed)
             self._tasks[title] = self._bars.add_task(title, total=total)

@@ -15,6 +15,7 @@ from sttau.cli.common import (
     ThreadsOption,
     check_folder,
     choose_device,
+    count,
     plain_errors,
     print_line,
     print_table,
@@ -81,8 +82,8 @@ def compare(
         )
         result.save(out)
     header, rows = result.cells()
-    title = f"{data}, {seeds} seed{'s' * (seeds > 1)}"
-    print_table(header, [[_two_lines(cell) for cell in row] for row in rows], title=title)
+    lines = [[_two_lines(cell) for cell in row] for row in rows]
+    print_table(header, lines, title=f"{data}, {count(seeds, 'seed')}")
     Console().print(result.legend(), highlight=False, markup=False)
     print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}")
 

@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 from rich.progress import MofNCompleteColumn
 
-from sttau.cli.common import ProgressBars, SeedOption, check_folder, plain_errors, print_line, print_table, set_threads
+from sttau.cli.common import (
+    ProgressBars,
+    SeedOption,
+    check_folder,
+    count,
+    plain_errors,
+    print_line,
+    print_table,
+    set_threads,
+)
 
 
 def quickstart(
@@ -29,7 +38,7 @@ def quickstart(
     set_threads(1)  # the steps are small: more threads would only wait for each other
     began = time.perf_counter()
     with plain_errors():
-        with ProgressBars("training", MofNCompleteColumn()) as bars:
+        with ProgressBars("training:", MofNCompleteColumn()) as bars:
             result = run_quickstart(seed=seed, progress=bars.update)
         page = write_report(result, out)
 
@@ -40,7 +49,8 @@ def quickstart(
         print_line(f"{language}: {extracted} is proved equal", style="green")
     else:
         print_line(f"{language}: {extracted} differs on “{equivalence.counterexample}”", style="red")
-    print_table(*summary_table(result.results), title=f"Handwritten digits, {result.settings.digit_seeds} seeds")
+    seeds = count(result.settings.digit_seeds, "seed")
+    print_table(*summary_table(result.results), title=f"Handwritten digits, {seeds}")
     print_line(f"Report: {page} ({time.perf_counter() - began:.0f} s)")
     if not equivalence:
         raise typer.Exit(1)
