@@ -1,34 +1,74 @@
 """Recurrent networks that know when they do not know."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sttau import calibration, data, inference, layers, methods, metrics, models, ood, training
-from sttau.compare import compare
-from sttau.inference import Forecast, Prediction, RegressionPrediction, forecast, predict
-from sttau.layers import (
-    BayesLSTM,
-    StateRegularizedGRU,
-    StateRegularizedLSTM,
-    STTauGRU,
-    STTauLSTM,
-    VariationalDropoutLSTM,
-)
-from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, load
-from sttau.training import fit
 from sttau.version import __version__
 
 if TYPE_CHECKING:
-    from sttau import automata, rl
+    from sttau import automata, calibration, data, inference, layers, methods, metrics, models, ood, rl, training
+    from sttau.compare import compare
+    from sttau.inference.forecast import Forecast, forecast  # functions named like their modules: mypy needs the module
+    from sttau.inference.predict import predict
+    from sttau.inference.prediction import Prediction, RegressionPrediction
+    from sttau.layers import (
+        BayesLSTM,
+        StateRegularizedGRU,
+        StateRegularizedLSTM,
+        STTauGRU,
+        STTauLSTM,
+        VariationalDropoutLSTM,
+    )
+    from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, load
+    from sttau.training import fit
 
-_LAZY = ("automata", "rl")  # they load networkx and gymnasium
+# Everything is imported on first use, so that ``sttau --help`` does not wait for torch.
+_NAMES = {
+    "inference": ("Forecast", "Prediction", "RegressionPrediction", "forecast", "predict"),
+    "layers": (
+        "BayesLSTM",
+        "STTauGRU",
+        "STTauLSTM",
+        "StateRegularizedGRU",
+        "StateRegularizedLSTM",
+        "VariationalDropoutLSTM",
+    ),
+    "models": ("DeepEnsemble", "SequenceClassifier", "SequenceRegressor", "load"),
+    "training": ("fit",),
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return import_module(f"sttau.{name}")
-    raise AttributeError(f"module 'sttau' has no attribute {name!r}")
+    if name in _HOMES:
+        value = getattr(import_module(f"sttau.{_HOMES[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"sttau.{name}")
+    else:
+        raise AttributeError(f"module 'sttau' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps ``sttau.compare`` the function: importing the subpackage of that name would replace it by the module."""
+
+    @property
+    def compare(self) -> Any:
+        return import_module("sttau.compare").compare
+
+    @compare.setter
+    def compare(self, _: ModuleType) -> None:
+        """Called by the import system after the subpackage is loaded."""
+
+
+sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "BayesLSTM",

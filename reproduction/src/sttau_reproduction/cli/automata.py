@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors, show_failures, show_steps
+from sttau.cli.common import check_folder, plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS, show_failures, show_steps
 
 
 def automata(
@@ -31,12 +31,11 @@ def automata(
     from sttau_reproduction.automata.snapshots import write_snapshots
     from sttau_reproduction.automata.work import run
 
-    console = Console()
     out = out or RESULTS / ("automata-quick" if quick else "automata")
-    check_folder(console, out)
-    with plain_errors(console):
-        outcome = run(out, QUICK if quick else Plan(), workers, show_steps(console))
+    check_folder(out)
+    with plain_errors():
+        outcome = run(out, QUICK if quick else Plan(), workers, show_steps())
         if figures:
             write_snapshots(out / "snapshots.json")
-    console.print(f"Results: {out / 'results.jsonl'}", soft_wrap=True)
-    show_failures(console, outcome.failures)
+    print_line(f"Results: {out / 'results.jsonl'}")
+    show_failures(outcome.failures)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors, show_failures, show_steps
+from sttau.cli.common import check_folder, plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS, show_failures, show_steps
 
 
 def cartpole(
@@ -36,18 +36,17 @@ def cartpole(
     from sttau_reproduction.cartpole.work import QUICK, Plan, run, run_harder
     from sttau_reproduction.pages import save_figure
 
-    console = Console()
     out = out or RESULTS / ("cartpole-quick" if quick else "cartpole")
-    check_folder(console, out)
-    show = show_steps(console, lambda cell: f"{cell.title}, {cell.settings['choice']}")
-    with plain_errors(console):
+    check_folder(out)
+    show = show_steps(lambda cell: f"{cell.title}, {cell.settings['choice']}")
+    with plain_errors():
         outcome = run(out / "cells", out, QUICK if quick else Plan(), workers=workers, progress=show)
         failures = outcome.failures + (run_harder(out / "cells", out, progress=show).failures if harder else [])
-        show_failures(console, failures)
+        show_failures(failures)
         if policy:
             write_automaton_of_policy(out / "automaton.json")
     report = out / "report"
     write_atomically(report / "tables.md", "\n\n".join(tables(out).values()).encode())
     for name, figure in draw(out).items():
         save_figure(figure, report / f"{name}.png")
-    console.print(f"Tables and figures: {report}", soft_wrap=True)
+    print_line(f"Tables and figures: {report}")

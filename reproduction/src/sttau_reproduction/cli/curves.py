@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import RESULTS, plain_errors
+from sttau.cli.common import plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS
 
 
 def curves(
@@ -28,8 +28,7 @@ def curves(
     from sttau_reproduction.classification.networks import NETWORKS
     from sttau_reproduction.classification.trials import read_trials
 
-    console = Console()
-    with plain_errors(console):
+    with plain_errors():
         found = experiment.curves(cells_of(NETWORKS) if trials is None else read_trials(trials), folder)
         experiment.append_curves(found, question, out)
-    console.print(f"{len(found)} networks: {out}", soft_wrap=True)
+    print_line(f"{len(found)} networks: {out}")

@@ -6,16 +6,9 @@ from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import (
-    RESULTS,
-    check_folder,
-    choose_device,
-    plain_errors,
-    show_failures,
-    show_steps,
-)
+from sttau.cli.common import DeviceOption, check_folder, choose_device, plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS, show_failures, show_steps
 
 _QUICK = (
     "--quick: tiny networks, hardly trained, on a part of the data. It shows that everything runs; the numbers mean "
@@ -34,7 +27,7 @@ def paper(
     ] = False,
     on: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
     workers: Annotated[int, typer.Option(help="Number of processes on CPUs.")] = 1,
-    device: Annotated[str, typer.Option(help="cuda or cpu; auto for the GPU where there is one.")] = "auto",
+    device: DeviceOption = "auto",
     at_once: Annotated[int, typer.Option(help="Number of networks trained at the same time on a GPU.")] = 16,
     out: Annotated[
         Path | None,
@@ -54,24 +47,23 @@ def paper(
     from sttau.jobs import Backend
     from sttau_reproduction.classification import cells as experiment
 
-    console = Console()
     out = out or RESULTS / ("paper-quick" if quick else "paper")
-    check_folder(console, out)
-    device = choose_device(console, device)
-    with plain_errors(console):
+    check_folder(out)
+    device = choose_device(device)
+    with plain_errors():
         if on not in get_args(Backend):
             raise ValueError(f"--on must be one of {', '.join(get_args(Backend))}, got {on!r}")
         networks = experiment.choose(experiment.networks_of(what), data or (), network or ())
         cells = experiment.cells_of(networks, seeds, quick)
         experiment.check_folder(out, quick)
         missing = experiment.missing_cells(cells, out)
-        console.print(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed", highlight=False)
+        print_line(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed")
         if dry_run:
             for cell in missing:
-                console.print(f"  {cell.title}", highlight=False)
+                print_line(f"  {cell.title}")
             return
         if quick:
-            console.print(_QUICK, style="yellow", highlight=False)
+            print_line(_QUICK, style="yellow")
         if missing:
             experiment.check_data(missing)
         try:
@@ -83,18 +75,18 @@ def paper(
                 device=device,
                 at_once=at_once,
                 timing=timing,
-                progress=show_steps(console),
+                progress=show_steps(),
             )
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command resumes.") from error
-        console.print(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}", soft_wrap=True)
-        _report(console, out, {table.name: table.title for table in experiment.tables_of(what)})
+        print_line(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}")
+        _report(out, {table.name: table.title for table in experiment.tables_of(what)})
         if quick:
-            console.print(_QUICK, style="yellow", highlight=False)
-    show_failures(console, outcome.failures)
+            print_line(_QUICK, style="yellow")
+    show_failures(outcome.failures)
 
 
-def _report(console: Console, folder: Path, titles: dict[str, str]) -> None:
+def _report(folder: Path, titles: dict[str, str]) -> None:
     """Write tables and figures of a folder, and print the tables that have a title here."""
     from sttau.jobs import read_results
     from sttau_reproduction.classification.predictions import read_summaries
@@ -103,6 +95,6 @@ def _report(console: Console, folder: Path, titles: dict[str, str]) -> None:
     written = write_report(folder, folder / "report")
     found = tables(read_results(folder / "results.jsonl"), read_summaries(folder))
     for name, title in ((name, title) for name, title in titles.items() if name in found):
-        console.print(f"\n{title}\n\n{found[name]}\n", markup=False, highlight=False, soft_wrap=True)
+        print_line(f"\n{title}\n\n{found[name]}\n")
     pictures = sum(path.suffix == ".png" for path in written)
-    console.print(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures", soft_wrap=True)
+    print_line(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures")

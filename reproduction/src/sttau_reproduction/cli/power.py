@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors, show_failures, show_steps
+from sttau.cli.common import check_folder, plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS, show_failures, show_steps
 
 
 def power(
@@ -30,14 +30,13 @@ def power(
     from sttau_reproduction.power.declaration import EXPERIMENT, QUICK, Plan, name_of
     from sttau_reproduction.power.work import run
 
-    console = Console()
     out = out or RESULTS / (f"{EXPERIMENT}-quick" if quick else EXPERIMENT)
-    check_folder(console, out)
-    with plain_errors(console):
+    check_folder(out)
+    with plain_errors():
         if history < 2:
             raise ValueError(f"--history must be at least 2 hours, got {history}; one hour is always evaluated too")
         plan = replace(QUICK, history=history) if quick else Plan(seeds=seeds, history=history)
-        progress = show_steps(console, lambda cell: f"{cell.settings['setting']}: {name_of(cell)}, seed {cell.seed}")
+        progress = show_steps(lambda cell: f"{cell.settings['setting']}: {name_of(cell)}, seed {cell.seed}")
         outcome = run(out, plan, workers, progress)
-    console.print(f"Results: {out / 'results.jsonl'}", soft_wrap=True)
-    show_failures(console, outcome.failures)
+    print_line(f"Results: {out / 'results.jsonl'}")
+    show_failures(outcome.failures)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import RESULTS, check_folder, plain_errors
+from sttau.cli.common import check_folder, plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS
 
 
 def report(
@@ -28,12 +28,11 @@ def report(
     """
     from sttau_reproduction.classification.report import write_report
 
-    console = Console()
     out = folder / "report" if out is None else out
-    check_folder(console, out)
-    with plain_errors(console):
+    check_folder(out)
+    with plain_errors():
         written = write_report(folder, out, docs or ())
     pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
-    console.print(f"Report: {out / 'report.md'}, with {pictures} figures", soft_wrap=True, highlight=False)
+    print_line(f"Report: {out / 'report.md'}, with {pictures} figures")
     for page in docs or ():
-        console.print(f"Renewed: {page}", soft_wrap=True, highlight=False)
+        print_line(f"Renewed: {page}")

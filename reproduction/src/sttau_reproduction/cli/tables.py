@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import plain_errors
+from sttau.cli.common import plain_errors, print_line
 
 
 def tables(
@@ -20,7 +19,6 @@ def tables(
     """
     from sttau_reproduction.documentation import renew_documentation
 
-    console = Console()
-    with plain_errors(console):
+    with plain_errors():
         for path in renew_documentation(root):
-            console.print(f"Renewed: {path}", soft_wrap=True, highlight=False)
+            print_line(f"Renewed: {path}")

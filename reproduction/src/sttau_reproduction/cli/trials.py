@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from sttau_reproduction.cli.common import RESULTS, choose_device, plain_errors
+from sttau.cli.common import DeviceOption, choose_device, plain_errors, print_line
+from sttau_reproduction.cli.common import RESULTS
 
 
 def trials(
     file: Annotated[Path, typer.Argument(help="JSON file with a list of trials.")],
     question: Annotated[str, typer.Option(help="What the trials are to find out; recorded with each result.")],
     out: Annotated[Path, typer.Option(help="File that results are appended to.")] = RESULTS / "paper/trials.jsonl",
-    device: Annotated[str, typer.Option(help="cuda or cpu; auto for the GPU where there is one.")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
     """Train declared networks with some values changed, and record their metrics on validation data.
 
@@ -23,14 +23,7 @@ def trials(
     """
     from sttau_reproduction.classification.trials import read_trials, run
 
-    console = Console()
-    device = choose_device(console, device)
-    with plain_errors(console):
-        run(
-            read_trials(file),
-            out,
-            question,
-            device,
-            lambda line: console.print(line, soft_wrap=True, highlight=False, markup=False),
-        )
-    console.print(f"Trials: {out}", soft_wrap=True)
+    device = choose_device(device)
+    with plain_errors():
+        run(read_trials(file), out, question, device, print_line)
+    print_line(f"Trials: {out}")

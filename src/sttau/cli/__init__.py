@@ -1,0 +1,10 @@
+"""The command ``sttau``: one file per command."""
+
+from __future__ import annotations
+
+from sttau.cli.common import make_app
+
+#: Modules of the commands, in the order of ``sttau --help``.
+COMMANDS = ("quickstart", "data", "compare", "extract", "rl", "bench")
+
+app = make_app("sttau", "Recurrent networks that know when they do not know.", __name__, COMMANDS)

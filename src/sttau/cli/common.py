@@ -1,0 +1,209 @@
+"""Parts shared by the commands: output, errors and exit codes, checks of options, progress.
+
+Exit codes: 0 success, 1 failure, 2 wrong option, 130 interrupted. Errors are one line on standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+SeedOption = Annotated[int, typer.Option(help="Seed of all randomness.")]
+DeviceOption = Annotated[str, typer.Option(help="Device: cuda, cpu, or auto for the GPU where there is one.")]
+ThreadsOption = Annotated[int, typer.Option(min=0, help="Number of CPU threads; 0 for PyTorch's default.")]
+
+SecondsOption = Annotated[float, typer.Option(min=0, help="Duration of each method in each of the seven rounds.")]
+
+
+def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> typer.Typer:
+    """Assemble a command line from the modules of a package.
+
+    Args:
+        name: Name of the command line.
+        about: First line of its help.
+        package: Package of the modules.
+        commands: Names of the modules. A module with an ``app`` is a group of commands; any other has a function of its
+            own name, which is the command.
+    """
+    app = typer.Typer(
+        name=name, help=about, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False
+    )
+    app.callback()(lambda: None)  # with a single command, too, its name is part of the command line
+    for command in commands:
+        module = import_module(f"{package}.{command}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=command, no_args_is_help=True)
+        else:
+            app.command(command)(getattr(module, command))
+    return app
+
+
+# ------------------------------------------------------------------------------------------------------------- output
+
+
+def print_line(text: str, style: str | None = None) -> None:
+    """Print a line as it is: not wrapped, without markup, and highlighted only by a style."""
+    Console().print(text, style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, title: str | None = None, align: str = "lr"
+) -> None:
+    """Print a table.
+
+    Args:
+        header: Headings of the columns.
+        rows: Cells of every row: text, or anything that rich can render.
+        title: Title above the table.
+        align: Alignment of the columns, a letter each: ``l`` for left, ``r`` for right. The last letter holds for all
+            further columns.
+
+    Example:
+        >>> print_table(["method", "error %"], [["lstm", "4.0"], ["st-tau", "12.5"]])
+        ┏━━━━━━━━┳━━━━━━━━━┓
+        ┃ method ┃ error % ┃
+        ┡━━━━━━━━╇━━━━━━━━━┩
+        │ lstm   │     4.0 │
+        │ st-tau │    12.5 │
+        └────────┴─────────┘
+    """
+    table = Table(title=title, title_justify="left")
+    for column, name in enumerate(header):
+        justify: Literal["left", "right"] = "left" if align[min(column, len(align) - 1)] == "l" else "right"
+        table.add_column(name, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 10_000  # in a file or a pipe a table is as wide as it needs to be
+    console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in a unit that suits it.
+
+    Example:
+        >>> duration(42), duration(420), duration(42_000)
+        ('42 s', '7 min', '11.7 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> count(1, "seed"), count(3, "seed")
+        ('1 seed', '3 seeds')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+class ProgressBars:
+    """A progress bar per title in a terminal; elsewhere one line per title.
+
+    Args:
+        prefix: First word of the line, for instance "training:".
+        count: Column that shows how much is done.
+
+    Example:
+        >>> from rich.progress import MofNCompleteColumn
+        >>> with ProgressBars("training:", MofNCompleteColumn()) as bars:
+        ...     bars.update("lstm", 1, 10)
+        training: lstm
+    """
+
+    def __init__(self, prefix: str, count: ProgressColumn) -> None:
+        self._prefix = prefix
+        self._console = Console()
+        columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+        self._bars = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> ProgressBars:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def update(self, title: str, done: int, total: int | None) -> None:
+        """Show how much of a task is done. A task is complete when the next one begins, even if it ended early."""
+        if title not in self._tasks:
+            if not self._console.is_terminal:
+                print_line(f"{self._prefix} {title}")
+            for task in self._bars.tasks:
+                self._bars.update(task.id, total=task.completed)
+            self._tasks[title] = self._bars.add_task(title, total=total)
+        self._bars.update(self._tasks[title], completed=done, total=total)
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Print expected errors as one line, without a traceback, and exit with code 1, or 130 after an interruption."""
+    try:
+        yield
+    except OSError as error:
+        _print_error(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        raise typer.Exit(1) from error
+    except (ValueError, ImportError, FloatingPointError) as error:
+        _print_error(str(error))
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        _print_error(str(error) or "interrupted")
+        raise typer.Exit(130) from error
+
+
+def usage_error(message: str) -> NoReturn:
+    """Print what is wrong with an option, and exit with code 2."""
+    _print_error(message)
+    raise typer.Exit(2)
+
+
+def _print_error(message: str) -> None:
+    Console(stderr=True).print(message, style="red", soft_wrap=True, markup=False, highlight=False)
+
+
+# ------------------------------------------------------------------------------------------------------------- options
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a file where a folder is expected, before any work."""
+    if out.exists() and not out.is_dir():
+        usage_error(f"--out must be a folder, but {out} is a file")
+
+
+def choose_device(device: str) -> str:
+    """Return the named device; for ``auto`` the GPU where there is one, else the CPU."""
+    import torch
+
+    available = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
+    if device == "auto":
+        return available[0]
+    if device not in available:
+        usage_error(f"--device {device} is not available; this machine has {' and '.join(available)}")
+    return device
+
+
+def set_threads(threads: int) -> None:
+    """Set the number of CPU threads; 0 leaves PyTorch's default."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)

@@ -1,0 +1,112 @@
+"""``sttau compare``: several methods on one data set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from sttau.cli.common import (
+    DeviceOption,
+    ThreadsOption,
+    check_folder,
+    choose_device,
+    count,
+    plain_errors,
+    print_line,
+    print_table,
+    set_threads,
+    usage_error,
+)
+
+
+def compare(
+    data: Annotated[str, typer.Argument(help="Name of the data set; see sttau data list.")],
+    methods: Annotated[str, typer.Option(help="Names of the methods, separated by commas; all by default.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of networks per method.")] = 3,
+    updates: Annotated[int, typer.Option(min=1, help="Largest number of updates per network.")] = 1000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of sequences per batch.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of AdamW.")] = 0.01,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size of all layers.")] = 64,
+    samples: Annotated[int, typer.Option(min=1, help="Number of Monte Carlo samples per prediction.")] = 10,
+    reference: Annotated[
+        str, typer.Option(help="Method that the others are tested against; the first by default.")
+    ] = "",
+    ood: Annotated[str, typer.Option(help="Name of a data set whose sequences are out-of-distribution.")] = "",
+    scaling: Annotated[
+        bool, typer.Option("--scaling", help="Also show every method after temperature scaling.")
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Argument of a method, for instance st-tau.num_states=20; may be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for table, figure, results and networks.")] = Path("comparison"),
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Train several methods in the same way on a data set, and test which is better.
+
+    Values are means over seeds. An interrupted comparison resumes when the same command is given again.
+
+    Example: sttau compare digits --methods lstm,ensemble,st-tau --out comparison
+    """
+    from sttau.compare import METHODS
+    from sttau.compare import compare as run
+
+    check_folder(out)
+    device = choose_device(device)
+    set_threads(threads)
+    settings = _settings(setting or [])
+    in_terminal = Console().is_terminal
+    with plain_errors():
+        result = run(
+            [name.strip() for name in methods.split(",")] if methods else list(METHODS),
+            data,
+            ood=ood or None,
+            reference=reference or None,
+            seeds=seeds,
+            settings=settings,
+            hidden_size=hidden_size,
+            samples=samples,
+            scaling=scaling,
+            folder=out / "networks",
+            device=device,
+            on_network=lambda title: None if in_terminal else print_line(f"training: {title}"),
+            updates=updates,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+        )
+        result.save(out)
+    header, rows = result.cells()
+    lines = [[_two_lines(cell) for cell in row] for row in rows]
+    print_table(header, lines, title=f"{data}, {count(seeds, 'seed')}")
+    Console().print(result.legend(), highlight=False, markup=False)
+    print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}")
+
+
+def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
+    """Parse ``method.name=value``: a value is JSON, or else a string."""
+    settings: dict[str, dict[str, Any]] = {}
+    for text in given:
+        place, equals, value = text.partition("=")
+        method, dot, name = place.partition(".")
+        if not (equals and dot and method and name):
+            usage_error(f"--set must be method.name=value, for instance st-tau.num_states=20, got {text!r}")
+        try:
+            settings.setdefault(method, {})[name] = json.loads(value)
+        except ValueError:
+            settings.setdefault(method, {})[name] = value
+    return settings
+
+
+def _two_lines(cell: str) -> Text:
+    """Format a cell for a terminal: value and mark above, interval below."""
+    value, _, rest = cell.partition(" [")
+    bounds, _, mark = rest.partition("]")
+    text = Text(value.replace("**", ""), style="bold" if "**" in value else "")
+    text.append(mark, style="green" if "▲" in mark else "red")
+    return text.append(f"\n{bounds.replace(', ', ' – ')}", style="dim not bold") if bounds else text

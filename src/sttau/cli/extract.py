@@ -1,0 +1,151 @@
+"""``sttau extract``: a network as an automaton."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from sttau.cli.common import plain_errors, print_line, usage_error
+
+if TYPE_CHECKING:
+    from automata.fa.dfa import DFA
+
+    from sttau import SequenceClassifier
+    from sttau.automata import PA
+
+
+def extract(
+    model: Annotated[
+        Path, typer.Argument(help="File of a classifier with an embedding and an STTauGRU, written by save().")
+    ],
+    out: Annotated[
+        list[Path] | None, typer.Option(help="File for the automaton: .svg, .png, .dot, .json or .prism; repeatable.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Kind of automaton: dfa or pa.")] = "dfa",
+    against: Annotated[
+        str,
+        typer.Option(help="Language to compare with: tomita1 … tomita7, stochastic1, stochastic2, or a .json file."),
+    ] = "",
+    start: Annotated[str, typer.Option(help="First token of every sequence; may be empty for a PA.")] = "^",
+    accept: Annotated[str, typer.Option(help="Name or number of the class of accepted strings.")] = "",
+    relaxed: Annotated[
+        bool, typer.Option("--relaxed", help="Mean of the relaxed α instead of the distribution of hard samples.")
+    ] = False,
+    tolerance: Annotated[float, typer.Option(help="PA: largest difference between states that are merged.")] = 0.01,
+    leak: Annotated[float, typer.Option(help="PA: probability per step below which a state is dropped.")] = 0.001,
+) -> None:
+    """Extract an automaton from a network, compare it with a language, draw it and export it.
+
+    Exits with 1 if a DFA accepts another language. PAs are equal up to rounding only; their distances are shown.
+
+    Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against tomita3
+    """
+    import sttau
+    from sttau.automata import compare
+    from sttau.plotting.automaton import check_ending, write_automaton
+
+    if kind not in ("dfa", "pa"):
+        usage_error(f"--kind must be dfa or pa, got {kind!r}")
+    if relaxed and not start:
+        usage_error("--relaxed needs a start token: name it with --start")
+    with plain_errors():
+        for path in out or ():
+            check_ending(path)
+        truth = _language(against) if against else None
+        network = sttau.load(model)
+        if not isinstance(network, sttau.SequenceClassifier) or not network.vocabulary:
+            raise ValueError(f"{model} has no vocabulary: call model.set_metadata(data) before model.save(path)")
+        arguments = (network, network.vocabulary, start, _class_number(network, accept), relaxed)
+        extracted = _extract_dfa(*arguments) if kind == "dfa" else _extract_pa(*arguments, tolerance, leak)
+        print_line(
+            f"{kind.upper()} of {extracted.size} states, extracted from {network.finite_state_layer.num_states} states "
+            f"of the network ({_table(relaxed)}); {extracted.quality}"
+        )
+        for path in out or ():
+            write_automaton(extracted.automaton, path, f"{model.stem}, {kind.upper()}", **extracted.notes)
+            print_line(f"Written: {path}")
+        if truth is None:
+            return
+        answer = compare(extracted.automaton, truth)
+        print_line(f"{against}: {answer}", style="green" if answer else "red")
+        if kind == "pa":
+            _print_distance(extracted.automaton, truth)
+    if kind == "dfa" and not answer:
+        raise typer.Exit(1)
+
+
+class _Extracted(NamedTuple):
+    automaton: DFA | PA
+    size: int
+    quality: str  # a phrase on how well it represents the network
+    notes: dict[str, Any]  # arguments of write_automaton
+
+
+def _extract_dfa(
+    network: SequenceClassifier, vocabulary: tuple[str, ...], start: str, accept: int, relaxed: bool
+) -> _Extracted:
+    from sttau.automata import extract_dfa
+
+    found = extract_dfa(network, vocabulary, start=start, accept=accept, table=_table(relaxed))
+    notes = {"probabilities": found.probabilities, "variances": found.variances}
+    quality = f"smallest probability of an edge {min(found.probabilities.values()):.3f}"
+    return _Extracted(found.dfa, len(found.dfa.states), quality, notes)
+
+
+def _extract_pa(
+    network: SequenceClassifier,
+    vocabulary: tuple[str, ...],
+    start: str,
+    accept: int,
+    relaxed: bool,
+    tolerance: float,
+    leak: float,
+) -> _Extracted:
+    from sttau.automata import compile, extract_pa, reduce
+
+    if start:
+        options: dict[str, Any] = {"tolerance": tolerance, "leak": leak, "table": _table(relaxed)}
+        found = extract_pa(network, vocabulary, start=start, accept=accept, **options).reduction
+    else:
+        found = reduce(compile(network, start=None).pa(accept), tolerance, leak=leak)
+    quality = f"within {found.bound(10):.2g} of the network on every string of at most 10 symbols"
+    return _Extracted(found.pa, found.pa.num_states, quality, {})
+
+
+def _table(relaxed: bool) -> Literal["categorical", "relaxed mean"]:
+    """Return the name of the transition table that is read."""
+    return "relaxed mean" if relaxed else "categorical"
+
+
+def _class_number(network: SequenceClassifier, accept: str) -> int:
+    """Return the class of accepted strings: by name, by number, or the one called accept."""
+    names = network.class_names
+    chosen = accept or ("accept" if "accept" in names else "1")
+    number = names.index(chosen) if chosen in names else int(chosen) if chosen.isdigit() else -1
+    if not 0 <= number < network.num_classes:
+        usage_error(f"--accept must be one of {', '.join(names)} or a number, got {chosen!r}")
+    return number
+
+
+def _language(name: str) -> DFA | PA:
+    """Return a language by its name, or an automaton from a file."""
+    from sttau.automata import from_json, stochastic, tomita
+
+    if known := re.fullmatch(r"tomita([1-7])|stochastic([12])", name):
+        return tomita(int(known[1])) if known[1] else stochastic(int(known[2]))
+    if not name.endswith(".json"):
+        usage_error(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
+    return from_json(Path(name).read_text("utf-8"))
+
+
+def _print_distance(automaton: DFA | PA, truth: DFA | PA) -> None:
+    from sttau.automata import distance, rms_distance
+
+    found = distance(automaton, truth, length=12)
+    print_line(
+        f"Strings of at most 12 symbols: largest difference {found.sup:.4f} on “{found.worst}”, mean {found.mean:.4f}. "
+        f"All strings (mean length 9): RMS {rms_distance(automaton, truth):.4f}."
+    )

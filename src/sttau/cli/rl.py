@@ -1,0 +1,117 @@
+"""``sttau rl``: reinforcement learning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sttau.cli.common import SeedOption, plain_errors, print_line, set_threads
+
+app = typer.Typer(help="Reinforcement learning: train a policy and watch it.")
+
+ChoiceOption = Annotated[str, typer.Option(help="Choice of actions: sampling or greedy.")]
+HorizonOption = Annotated[
+    int | None, typer.Option(min=1, help="Largest number of steps per episode, instead of the task's own.")
+]
+
+
+@app.command()
+def train(
+    task: Annotated[
+        str, typer.Argument(help="Name of the task: cartpole-mdp, cartpole-pomdp, cartpole500-mdp, acrobot-pomdp …")
+    ],
+    method: Annotated[
+        str, typer.Option(help="Name of a method, for instance lstm, bayes, dropout, st-tau or st-tau-gru.")
+    ] = "st-tau",
+    choice: ChoiceOption = "sampling",
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes in all.")] = 1000,
+    batch: Annotated[int, typer.Option(min=1, help="Number of episodes per update.")] = 10,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.003,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size of the layer.")] = 100,
+    horizon: HorizonOption = None,
+    seed: SeedOption = 0,
+    out: Annotated[
+        Path, typer.Option(help="File for the policy; its learning curve is the .jsonl file of the same name.")
+    ] = Path("policy.safetensors"),
+) -> None:
+    """Train a recurrent policy by REINFORCE, and save it.
+
+    Example: sttau rl train cartpole-pomdp --out policy.safetensors
+    """
+    from sttau.rl import Point, Settings, find_task, make_policy
+    from sttau.rl import train as run
+
+    set_threads(1)  # the steps are small: more threads would only wait for each other
+    log = out.with_suffix(".jsonl")
+    with plain_errors():
+        chosen = find_task(task, horizon)
+        settings = Settings(episodes, batch, learning_rate, choice=choice)  # type: ignore[arg-type]
+        policy = make_policy(method, chosen, hidden_size=hidden_size, seed=seed)
+        every = max(1, episodes // batch // 10)
+
+        def show(point: Point) -> None:
+            if point.episodes // batch % every == 0:
+                tau = "" if point.temperature is None else f", τ {point.temperature:.2f}"
+                print_line(f"{point.episodes:6,} episodes: reward {point.reward:6.1f}, {point.entropy:.2f} bits{tau}")
+
+        run(policy, chosen, settings, seed=seed, log=log, on_point=show)
+        policy.save(out)
+    print_line(f"Policy: {out}, learning curve: {log}")
+
+
+@app.command()
+def watch(
+    policy: Annotated[Path, typer.Argument(help="File of a policy that sttau rl train has written.")],
+    task: Annotated[str, typer.Option(help="Name of the task; the first that fits the policy by default.")] = "",
+    out: Annotated[Path | None, typer.Option(help="File for a video of one episode, .gif.")] = None,
+    automaton: Annotated[
+        Path | None, typer.Option(help="File for the automaton of an ST-τ policy: .svg, .png, .dot, .json or .prism.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="Name of the observation whose sign the automaton reads.")] = "",
+    choice: ChoiceOption = "sampling",
+    episodes: Annotated[
+        int, typer.Option(min=1, help="Number of episodes over which reward and automaton are estimated.")
+    ] = 100,
+    horizon: HorizonOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Evaluate a policy; write a video of an episode, and the automaton observed in its states.
+
+    Example: sttau rl watch policy.safetensors --out video.gif --automaton automaton.svg
+    """
+    from typing import cast
+
+    import sttau
+    from sttau.plotting.automaton import check_ending, write_automaton
+    from sttau.plotting.video import write_video
+    from sttau.rl import TASKS, Choice, Environments, find_task, observed_automaton, play
+
+    with plain_errors():
+        if automaton is not None:
+            check_ending(automaton)
+        network = sttau.load(policy)
+        if not isinstance(network, sttau.SequenceClassifier):
+            raise ValueError(f"{policy} is not a policy; train one with sttau rl train")
+        names = (network.feature_names, network.class_names)
+        fitting = [name for name, known in TASKS.items() if (known.observations, known.actions) == names]
+        if not task and not fitting:
+            raise ValueError(f"{policy} fits no task: its inputs are {', '.join(names[0]) or 'unnamed'}")
+        chosen, way = find_task(task or fitting[0], horizon), cast(Choice, choice)
+        with Environments(chosen, episodes) as environments:
+            played = play(network, environments, choice=way, seed=seed)
+        print_line(
+            f"{chosen.name}, {choice}: mean reward {played.scores.mean():.1f} over {episodes} episodes of at most "
+            f"{chosen.horizon} steps; {played.entropy:.2f} bits per action"
+        )
+        if automaton is not None:
+            pa = observed_automaton(network, played, chosen, by)
+            write_automaton(pa, automaton, f"{chosen.name}, the share of “{chosen.actions[-1]}” in each state")
+            print_line(f"Written: {automaton}")
+        if out is not None:
+            frames: list[Any] = []
+            with Environments(chosen, 1, frames=True) as stage:
+                shown = play(network, stage, choice=way, seed=seed, on_step=lambda: frames.append(stage.frame()))
+            write_video(frames, out)
+            print_line(f"Written: {out}, one episode of {int(shown.lengths[0])} steps")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.cli.invocation import check_failure, invoke
+
+TINY = ["--seeds", "1", "--updates", "4", "--hidden-size", "4", "--samples", "2"]
+
+
+def test_the_table_is_shown_and_written(tmp_path: Path) -> None:
+    command = ["compare", "digits", "--methods", "lstm,st-tau", *TINY, "--set", "st-tau.num_states=3", "--scaling"]
+    shown = invoke(*command, "--out", tmp_path)
+    assert shown.exit_code == 0, shown.output
+    for words in (
+        "training: st-tau, seed 0 (2 of 2)",
+        "digits, 1 seed ",
+        "st-tau + scaling",
+        "ECE %",
+        "decide on NLL and Brier",
+        "table.md",
+    ):
+        assert words in shown.output
+    assert "st-tau + scaling" in (tmp_path / "table.md").read_text("utf-8")
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert '"states": 3' in (tmp_path / "results.jsonl").read_text("utf-8")
+    again = invoke(*command, "--updates", "5", "--out", tmp_path)
+    assert again.exit_code == 1
+    assert "updates was 4, is 5" in again.stderr
+
+
+def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sttau.training import Interrupted
+
+    message = "training was interrupted after update 3 of 4; the same call resumes there"
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted(message)
+
+    monkeypatch.setattr(import_module("sttau.compare"), "compare", interrupted)
+    check_failure(invoke("compare", "digits", *TINY, "--out", tmp_path), message, code=130)
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "code"),
+    [
+        (["--methods", "rnn"], "method must be one of lstm", 1),
+        (["--ood", "mnist"], "name must be one of bih", 1),
+        (["--set", "num_states=3"], "--set must be method.name=value", 2),
+        (["--device", "tpu"], "--device tpu is not available", 2),
+    ],
+)
+def test_wrong_options_are_refused(options: list[str], message: str, code: int, tmp_path: Path) -> None:
+    check_failure(invoke("compare", "digits", *TINY, *options, "--out", tmp_path), message, code)
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--updates", "--batch-size", "--hidden-size", "--samples"])
+def test_counts_must_be_positive(option: str) -> None:
+    shown = invoke("compare", "digits", option, "0")
+    assert shown.exit_code == 2
+    assert f"Invalid value for '{option}'" in shown.output

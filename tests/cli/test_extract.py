@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sttau import SequenceClassifier, STTauGRU, STTauLSTM
+from sttau.data import load
+from tests.cli.invocation import check_failure, invoke
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 8, num_states=5), 2, torch.nn.Embedding(3, 4))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(4)
+    model.set_metadata(load("tomita1", "train"))
+    return model.save(tmp_path / "network.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["dfa", "pa"])
+def test_every_file_format_is_written_and_the_json_file_is_equal_to_the_automaton(
+    network: Path, kind: str, tmp_path: Path
+) -> None:
+    forms = {"svg": "<?xml", "png": "", "dot": "digraph", "json": '{"format": "sttau.', "prism": "// written by sttau"}
+    files = [tmp_path / f"automaton.{form}" for form in forms]
+    shown = invoke("extract", network, "--kind", kind, *(part for file in files for part in ("--out", file)))
+    assert shown.exit_code == 0, shown.output
+    assert f"{kind.upper()} of " in shown.output
+    assert "(categorical)" in shown.output
+    for file, begins in zip(files, forms.values(), strict=True):
+        assert file.read_bytes().startswith(begins.encode())
+    again = invoke("extract", network, "--kind", kind, "--against", tmp_path / "automaton.json")
+    assert again.exit_code == 0, again.output
+    assert "automaton.json: equal" in again.output
+    assert ("largest difference 0.0000" in again.output) == (kind == "pa")
+
+
+@pytest.mark.parametrize("kind", ["dfa", "pa"])
+def test_the_relaxed_table_can_be_read(network: Path, kind: str) -> None:
+    assert "(relaxed mean)" in invoke("extract", network, "--kind", kind, "--relaxed").output
+
+
+def test_a_pa_may_have_no_start_token(network: Path) -> None:
+    assert "PA of " in invoke("extract", network, "--kind", "pa", "--start", "").output
+
+
+def test_a_dfa_of_another_language_is_a_failure(network: Path) -> None:
+    shown = invoke("extract", network, "--against", "tomita5")
+    assert shown.exit_code == 1
+    assert "tomita5: different on “" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "code"),
+    [
+        (["--out", "a.pdf"], "an automaton is written as .svg, .png, .dot, .json, .prism, got 'a.pdf'", 1),
+        (["--start", "$"], "start must be in the vocabulary", 1),
+        (["--against", "none.json"], "none.json: No such file", 1),
+        (["--kind", "nfa"], "--kind must be dfa or pa, got 'nfa'", 2),
+        (["--against", "tomita8"], "--against must be tomita1", 2),
+        (["--against", "palindromes"], "--against must be tomita1", 2),
+        (["--accept", "maybe"], "--accept must be one of reject, accept or a number, got 'maybe'", 2),
+        (["--relaxed", "--kind", "pa", "--start", ""], "--relaxed needs a start token", 2),
+    ],
+)
+def test_wrong_options_are_refused(network: Path, options: list[str], message: str, code: int) -> None:
+    check_failure(invoke("extract", network, *options), message, code)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    check_failure(invoke("extract", tmp_path / "none.safetensors"), "there is no file", code=1)
+
+
+def test_a_model_needs_a_vocabulary(tmp_path: Path) -> None:
+    model = SequenceClassifier(STTauGRU(4, 8, 3), 2, torch.nn.Embedding(3, 4))
+    shown = invoke("extract", model.save(tmp_path / "model.safetensors"))
+    check_failure(shown, "has no vocabulary: call model.set_metadata(data) before model.save(path)", code=1)
+
+
+@pytest.mark.parametrize("kind", ["dfa", "pa"])
+def test_an_lstm_is_refused(tmp_path: Path, kind: str) -> None:
+    model = SequenceClassifier(STTauLSTM(4, 8, 3), 2, torch.nn.Embedding(3, 4))
+    model.set_metadata(load("tomita1", "train"))
+    shown = invoke("extract", model.save(tmp_path / "lstm.safetensors"), "--kind", kind)
+    check_failure(shown, "LSTM", code=1)

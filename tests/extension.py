@@ -1,0 +1,33 @@
+"""A temporary copy of the package, in which a test adds a part as a contributor would: one file and one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import sttau
+
+
+def copy_package(folder: Path) -> Path:
+    """Copy the package into a folder, and return the copy."""
+    return Path(
+        shutil.copytree(Path(sttau.__file__).parent, folder / "sttau", ignore=shutil.ignore_patterns("__pycache__"))
+    )
+
+
+def replace_once(path: Path, old: str, new: str) -> None:
+    """Replace a text that occurs once in a file."""
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1, (path, old)
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def run_copy(package: Path, *arguments: str) -> str:
+    """Run Python with the copy in place of the package, and return what it prints."""
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    return subprocess.run(
+        [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.PIPE, text=True
+    ).stdout
