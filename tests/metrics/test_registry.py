@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import sttau
 from sttau.metrics import METRICS
 from sttau.metrics.record import Metric
 from sttau.metrics.registry import COLUMNS
+from tests import extension
 
 NEW_METRIC = '''"""Margin between the two largest probabilities."""
 
@@ -85,12 +81,8 @@ def test_metrics_that_share_a_column_are_shown_alike_and_weighted_alike(metric: 
 
 def test_a_new_metric_is_one_file_and_one_line(tmp_path: Path) -> None:
     """The torchmetrics class, the table column, its interval and its test follow."""
-    package = tmp_path / "sttau"
-    shutil.copytree(Path(sttau.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "metrics" / "margin.py").write_text(NEW_METRIC, "utf-8")
-    registry = package / "metrics" / "registry.py"
-    registry.write_text(registry.read_text("utf-8").replace('    "pit",\n', '    "pit",\n    "margin",\n'), "utf-8")
-    subprocess.run([sys.executable, "-c", USE], check=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    extension.extend(tmp_path, "metrics/margin.py", NEW_METRIC, "metrics/registry.py", "pit", "margin")
+    extension.run(tmp_path, USE)
 
 
 def test_a_metric_without_rows_has_no_weighted_form() -> None:
