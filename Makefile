@@ -7,7 +7,13 @@ BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint tests setup clean
+.PHONY: help quickstart test quicktest lint tests setup clean
+
+# Tests read real data from the folder STTAU_DATA, if it is set or if there is one next to this checkout.
+STTAU_DATA ?= $(abspath $(wildcard ../shared/data))
+ifneq ($(STTAU_DATA),)
+export STTAU_DATA
+endif
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +31,9 @@ lint: $(READY)
 
 tests: $(READY)
 	@$(BIN)/pytest -n 2
+
+quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
+	@$(BIN)/pytest -n 2 -q -m "not slow and not interpreter" tests
 
 setup: $(READY)  ## set up the environment only
 

@@ -1,30 +1,64 @@
-"""Settings every test runs under."""
+"""Settings of all tests."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from pathlib import Path
+from fnmatch import fnmatchcase
 
 import pytest
 import torch
 from hypothesis import settings
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is loaded: its kernels then run here, slowly
+    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: its kernels then run on a CPU
 
-torch.set_num_threads(1)  # small recurrent steps are slower, not faster, when threads fight for a core
+torch.set_num_threads(1)  # small recurrent steps are slower with several threads per core
 
 settings.register_profile("sttau", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("sttau")
 
-_REAL_DATA = Path(__file__).parents[1] / "shared" / "data"
+_INTERPRETER = ("tests/engine/*/test_triton*.py", "tests/engine/stacked/*")
+_SLOW = (  # they train networks, start processes, or read whole data sets; other tests are marked where they are
+    "reproduction/tests/*",
+    "tests/automata/test_extraction.py*",
+    "tests/automata/test_fidelity.py*",
+    "tests/automata/test_learn*.py*",
+    "tests/cli/*",
+    "tests/compare/test_run.py*",
+    "tests/data/test_heartbeats.py*",
+    "tests/data/test_household_power.py*",
+    "tests/data/test_imdb.py*",
+    "tests/data/test_registry.py*",
+    "tests/data/test_reviews.py*",
+    "tests/jobs/test_cluster.py*",
+    "tests/jobs/test_local.py*",
+    "tests/report/*",
+    "tests/test_cli.py*",
+    "tests/test_docs.py::test_the_code_on_a_page_runs*",
+    "tests/test_learning_digits.py*",
+    "tests/test_quickstart.py*",
+    "tests/training/test_distributed.py*",
+    "tests/training/test_resume.py*",
+    "*::test_a_new_*_is_one_file_and_one_*",
+)
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what the first process sets
-    if "STTAU_DATA" not in os.environ and _REAL_DATA.is_dir():
-        os.environ["STTAU_DATA"] = str(_REAL_DATA)
-    os.environ["STTAU_CACHE"] = tempfile.mkdtemp(prefix="sttau-tests-")  # shared by all workers, seen by nobody else
+    os.environ["STTAU_CACHE"] = tempfile.mkdtemp(prefix="sttau-tests-")  # shared by all workers, used by no one else
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "interpreter: runs Triton kernels on a CPU; not in `make quicktest`")
+    config.addinivalue_line("markers", "slow: trains networks, starts processes or reads whole data sets; likewise")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(fnmatchcase(item.nodeid, f"{pattern}*") for pattern in _INTERPRETER):
+            item.add_marker(pytest.mark.interpreter)
+        if any(fnmatchcase(item.nodeid, pattern) for pattern in _SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_unconfigure() -> None:
@@ -34,7 +68,9 @@ def pytest_unconfigure() -> None:
 
 def pytest_report_header() -> str:
     folder = os.environ.get("STTAU_DATA")
-    return f"data: real files if all are in STTAU_DATA={folder}, else generated stand-ins; test names say which"
+    if not folder:
+        return "data: generated stand-ins; set STTAU_DATA to a folder with the real files to read those"
+    return f"data: real files if STTAU_DATA={folder} holds all of them, else generated stand-ins; test names say which"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Every Python block in the README and the user guide runs, page by page."""
+"""Every Python block in the README and in docs/ runs, page by page; links lead to files and headings that exist."""
 
 from __future__ import annotations
 
@@ -9,21 +9,36 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKING = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert blocks, f"{page.name} shows no code"
+    assert blocks, f"{page.name} has no Python block"
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks:
         exec(compile(block, page.name, "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_to_files_lead_somewhere(page: Path) -> None:
-    text = page.read_text("utf-8")
-    targets = [t for t in re.findall(r"\]\(([^)#]+)", text) if not t.startswith(("http:", "https:"))]
-    for target in targets:
-        assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)", page.read_text("utf-8")):
+        if target.startswith(("http:", "https:")):
+            continue
+        name, _, heading = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), target
+        if heading:
+            assert heading in anchors(file), target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_has_at_most_100_lines() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 100

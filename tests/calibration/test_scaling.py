@@ -50,6 +50,7 @@ def _digits(layer: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("layer", ["st-tau", "lstm"])
+@pytest.mark.slow
 def test_on_real_digits_temperature_scaling_never_worsens_validation_likelihood(layer: str) -> None:
     logits, y, _, _ = _digits(layer)
     assert len(logits) == (5 if layer == "st-tau" else 1)
@@ -139,6 +140,7 @@ def test_the_temperature_scales_with_the_logits(factor: float) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_truth_is_recovered_from_much_data() -> None:
     generator = torch.Generator().manual_seed(0)
     z = 2 * torch.randn(100_000, 3, generator=generator, dtype=torch.float64)

@@ -460,6 +460,7 @@ def in_chunks(x: Tensor, lengths: Tensor) -> list[Change]:
     ],
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (DOUBLE, EXACTLY)], ids=str)
+@pytest.mark.slow
 def test_a_prediction_depends_on_its_sequence_alone(
     change: Callable[[Tensor, Tensor], list[Change]],
     tokens: bool,

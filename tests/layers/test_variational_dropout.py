@@ -55,6 +55,7 @@ def test_it_is_an_lstm_with_the_same_masks_at_every_step(options: Any) -> None:
     torch.testing.assert_close(got, by_hand(layer, x, noise, lengths), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_differences() -> None:
     layer = VariationalDropoutLSTM(2, 2, batch_first=True, dropout=0.5, dtype=torch.float64, **DEEP)
     x = torch.randn(2, 3, 2, dtype=torch.float64).requires_grad_()

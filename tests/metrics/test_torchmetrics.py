@@ -173,6 +173,7 @@ def test_called_directly_a_class_measures_the_batch_and_remembers_it(case: str) 
     assert _same(metric.compute(), function(*_joined(batches[0], batches[2])))
 
 
+@pytest.mark.slow
 def test_two_processes_agree_on_the_whole(tmp_path: Path) -> None:
     processes = [
         subprocess.Popen(

@@ -135,6 +135,7 @@ _LAYERS = {"plain": nn.LSTM, "bayes": BayesLSTM, "dropout": partial(VariationalD
 
 
 @pytest.mark.parametrize("names", [("plain",) * 3, ("bayes",) * 3, ("plain", "dropout", "bayes")])
+@pytest.mark.slow
 def test_stacked_networks_have_the_losses_and_gradients_they_have_alone(names: tuple[str, ...]) -> None:
     x, y, lengths = _task()
     models = [_model(seed, _LAYERS[name]) for seed, name in enumerate(names)]

@@ -31,6 +31,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.slow
 def test_every_mode_learns_to_remember_the_first_step(name: str) -> None:
     x, y, lengths = _signs()
     model = SequenceClassifier(LAYERS[name](), 2)
@@ -40,6 +41,7 @@ def test_every_mode_learns_to_remember_the_first_step(name: str) -> None:
 
 
 @pytest.mark.parametrize("variance", [False, True])
+@pytest.mark.slow
 def test_a_regressor_learns_and_its_variance_head_finds_the_noise(variance: bool) -> None:
     x = torch.randn(512, 3, 1)
     y = x[:, -1, 0] + 0.5 * torch.randn(512)

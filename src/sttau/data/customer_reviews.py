@@ -10,8 +10,10 @@ import os
 import re
 from pathlib import Path
 
+from sttau.data import imdb
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.reviews import decode, label_texts, load_foreign, read_compact
 from sttau.data.source import Content, Form, Source
 
@@ -86,3 +88,9 @@ def load_customer_reviews(split: str, path: str | os.PathLike[str] | None = None
 def load_product_reviews(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return 500 sentences on five products as token ids of IMDB's vocabulary. There is only a test part."""
     return load_foreign(PRODUCTS, split, path)
+
+
+DATASETS = {
+    "customer_reviews": Entry(load_customer_reviews, SOURCE, (imdb.SOURCE,)),
+    "product_reviews": Entry(load_product_reviews, PRODUCTS, (imdb.SOURCE,)),
+}

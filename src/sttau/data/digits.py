@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.source import Source
 
 _SEED = 0
@@ -44,3 +45,6 @@ def load_digits(split: str) -> SequenceDataset:
         class_names=tuple("0123456789"),
         provenance=SOURCE.provenance("60 / 20 / 20 % of each class, by a fixed seed"),
     )
+
+
+DATASETS = {"digits": Entry(load_digits, SOURCE)}

@@ -20,6 +20,7 @@ import torch
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.source import Array, Content, Form, Source, fingerprint, load_arrays, prepare
 from sttau.data.split import hold_out
 
@@ -263,3 +264,6 @@ def _beats(
         provenance=provenance,
         ids=ids,
     )
+
+
+DATASETS = {"bih": Entry(load_bih, PUBLISHED), "bih_inter_patient": Entry(load_bih_inter_patient, INTER_PATIENT)}

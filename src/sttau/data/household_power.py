@@ -16,6 +16,7 @@ import torch
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.source import Array, Content, Form, Source, load_arrays, prepare
 
 COLUMNS = (
@@ -190,3 +191,6 @@ def _make(content: Content) -> dict[str, Array]:
     with np.errstate(invalid="ignore"):  # 0 / 0 is the intended NaN
         hours = (sums / measured).T / np.array(SCALE)
     return {"hours": hours, "start": np.asarray(content["start"])}
+
+
+DATASETS = {"household_power": Entry(load_household_power, SOURCE)}

@@ -13,6 +13,7 @@ import torch
 
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.source import Array, Content, Form, Source, prepare
 from sttau.data.split import shuffle
 from sttau.data.text import TOKENIZER_VERSION, choose_words, find_repeats, number_words, pad, tabulate
@@ -165,3 +166,6 @@ def _choose_validation(first: Array, test: Array, labels: Array) -> Array:
         alone = of_class[(copies[of_class] == 1)]
         chosen += [also_tested, alone[: VALIDATION_SIZE // 2 - len(also_tested)]]
     return np.concatenate(chosen)
+
+
+DATASETS = {"imdb": Entry(load_imdb, SOURCE)}

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sttau.data import imdb
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.reviews import decode, label_texts, load_foreign, read_compact
 from sttau.data.source import Content, Form, Source
 
@@ -76,3 +78,9 @@ def load_movie_reviews(split: str, path: str | os.PathLike[str] | None = None) -
 def load_movie_review_documents(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return 1,000 whole reviews as token ids of IMDB's vocabulary. There is only a test part."""
     return load_foreign(DOCUMENTS, split, path)
+
+
+DATASETS = {
+    "movie_reviews": Entry(load_movie_reviews, SENTENCES, (imdb.SOURCE,)),
+    "movie_review_documents": Entry(load_movie_review_documents, DOCUMENTS, (imdb.SOURCE,)),
+}

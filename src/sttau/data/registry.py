@@ -1,43 +1,30 @@
-"""All data sets by name. A new one is one new file and one new line here."""
+"""All data sets by name. A new one is one new file with its ``DATASETS``, and its name here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any
 
-from sttau.data import customer_reviews, digits, heartbeats, household_power, imdb, movie_reviews
 from sttau.data.dataset import SequenceDataset
-from sttau.data.source import Source
-from sttau.data.stochastic import PROBABILISTIC_GRAMMARS, describe_stochastic, load_stochastic
-from sttau.data.tomita import GRAMMARS, describe_tomita, load_tomita
+from sttau.data.entry import Entry
 
 SPLITS = ("train", "validation", "test")
 
+#: The files with ``DATASETS``, in the order of ``sttau data list``.
+_FILES = (
+    "heartbeats",
+    "imdb",
+    "customer_reviews",
+    "movie_reviews",
+    "household_power",
+    "digits",
+    "tomita",
+    "stochastic",
+)
 
-class Entry(NamedTuple):
-    """How a data set is loaded, and its source."""
-
-    load: Callable[..., SequenceDataset]
-    source: Source
-    needs: tuple[Source, ...] = ()  # other sources it needs
-
-
+#: Every data set by its name.
 DATASETS: dict[str, Entry] = {
-    "bih": Entry(heartbeats.load_bih, heartbeats.PUBLISHED),
-    "bih_inter_patient": Entry(heartbeats.load_bih_inter_patient, heartbeats.INTER_PATIENT),
-    "imdb": Entry(imdb.load_imdb, imdb.SOURCE),
-    "customer_reviews": Entry(customer_reviews.load_customer_reviews, customer_reviews.SOURCE, (imdb.SOURCE,)),
-    "product_reviews": Entry(customer_reviews.load_product_reviews, customer_reviews.PRODUCTS, (imdb.SOURCE,)),
-    "movie_reviews": Entry(movie_reviews.load_movie_reviews, movie_reviews.SENTENCES, (imdb.SOURCE,)),
-    "movie_review_documents": Entry(movie_reviews.load_movie_review_documents, movie_reviews.DOCUMENTS, (imdb.SOURCE,)),
-    "household_power": Entry(household_power.load_household_power, household_power.SOURCE),
-    "digits": Entry(digits.load_digits, digits.SOURCE),
-    **{f"tomita{number}": Entry(partial(load_tomita, number), describe_tomita(number)) for number in GRAMMARS},
-    **{
-        f"stochastic{number}": Entry(partial(load_stochastic, number), describe_stochastic(number))
-        for number in PROBABILISTIC_GRAMMARS
-    },
+    name: entry for file in _FILES for name, entry in import_module(f"sttau.data.{file}").DATASETS.items()
 }
 
 

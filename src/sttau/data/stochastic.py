@@ -9,6 +9,7 @@ token ``^``.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from sttau.data.dataset import SequenceDataset
+from sttau.data.entry import Entry
 from sttau.data.source import Array, Source
 from sttau.data.split import draw_uniform, shuffle
 from sttau.data.tomita import VOCABULARY
@@ -129,3 +131,9 @@ def _of_longest(strings: list[str], grammar: ProbabilisticGrammar) -> Array:
     shorter = len(strings) - 2**grammar.longest
     kept: Array = shorter + shuffle(2**grammar.longest, seed=0)[: grammar.strings - shorter]
     return kept
+
+
+DATASETS = {
+    f"stochastic{number}": Entry(partial(load_stochastic, number), describe_stochastic(number))
+    for number in PROBABILISTIC_GRAMMARS
+}

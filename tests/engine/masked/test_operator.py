@@ -93,6 +93,7 @@ def test_a_row_depends_neither_on_other_rows_nor_on_threads(monkeypatch: pytest.
 @pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.interpreter
 def test_the_triton_kernels_compute_what_the_reference_does(size: tuple[int, int, int, int], ragged: bool) -> None:
     pytest.importorskip("triton")
     for got, want in zip(

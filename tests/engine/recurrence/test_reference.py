@@ -434,6 +434,7 @@ def test_noise_drawn_in_blocks_equals_noise_drawn_at_once(
 @FORM
 @REVERSE
 @pytest.mark.parametrize("readout", ["state", "cell"])
+@pytest.mark.slow
 def test_gradients_of_every_tensor_are_those_of_finite_differences(
     cell: Cell, mode: Mode, form: Form, reverse: bool, readout: reference.Readout
 ) -> None:
