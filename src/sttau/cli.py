@@ -514,7 +514,7 @@ def train_policy(
                 )
 
         log = out.with_suffix(".jsonl")
-        train(policy, chosen, settings, seed=seed, log=log, on_point=show)
+        train(policy, chosen, settings, seed=seed, log=log, callbacks=show)
         policy.save(out)
     console.print(f"Policy: {out}, learning curve: {log}", soft_wrap=True)
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from sttau.data import customer_reviews, digits, heartbeats, household_power, imdb, movie_reviews
 from sttau.data.dataset import SequenceDataset
 from sttau.data.source import Source
-from sttau.data.stochastic import PROBABILISTIC_GRAMMARS, describe_stochastic, load_stochastic
-from sttau.data.tomita import GRAMMARS, describe_tomita, load_tomita
+from sttau.data.stochastic import describe_stochastic, load_stochastic
+from sttau.data.tomita import describe_tomita, load_tomita
+from sttau.languages import STOCHASTIC_LANGUAGES, TOMITA_GRAMMARS
 
 SPLITS = ("train", "validation", "test")
 
@@ -33,10 +34,10 @@ DATASETS: dict[str, Entry] = {
     "movie_review_documents": Entry(movie_reviews.load_movie_review_documents, movie_reviews.DOCUMENTS, (imdb.SOURCE,)),
     "household_power": Entry(household_power.load_household_power, household_power.SOURCE),
     "digits": Entry(digits.load_digits, digits.SOURCE),
-    **{f"tomita{number}": Entry(partial(load_tomita, number), describe_tomita(number)) for number in GRAMMARS},
+    **{f"tomita{number}": Entry(partial(load_tomita, number), describe_tomita(number)) for number in TOMITA_GRAMMARS},
     **{
         f"stochastic{number}": Entry(partial(load_stochastic, number), describe_stochastic(number))
-        for number in PROBABILISTIC_GRAMMARS
+        for number in STOCHASTIC_LANGUAGES
     },
 }
 

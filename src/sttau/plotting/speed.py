@@ -98,8 +98,6 @@ def speed_table(comparisons: Iterable[SpeedComparison]) -> list[tuple[str, ...]]
     ]
 
 
-
-
 ROOFLINE = (
     "shape",
     "chain, µs per step",
