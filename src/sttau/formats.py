@@ -30,7 +30,8 @@ KINDS = {
     "sttau.model": "a model; read it with sttau.load(path)",
     "sttau.checkpoint": "a checkpoint; pass its folder to sttau.fit(folder=...)",
     "sttau.compiled": "a compiled model; read it with sttau.automata.CompiledModel.load(path)",
-    "sttau.automaton": "an automaton; read it with sttau.automata.from_json(text)",
+    "sttau.dfa": "a DFA; read it with sttau.automata.from_json(text)",
+    "sttau.pa": "a PA; read it with sttau.automata.PA.load(path)",
 }
 
 
@@ -94,6 +95,14 @@ class Format:
             raise DamagedError(f"{path} is damaged: it has no checksum")
         return self.migrate(header, tensors, str(path))
 
+    def to_json(self, header: Header) -> str:
+        """Return a header without tensors as JSON text, with tag and version."""
+        return json.dumps(self.stamp(header), ensure_ascii=False)
+
+    def from_json(self, text: str, source: str = "the JSON text") -> Header:
+        """Read text that :meth:`to_json` wrote, in this or an older version of the format."""
+        return self.migrate(parse_json(text, source), {}, source).header
+
     def stamp(self, header: Header) -> Header:
         """Return the header with tag and version."""
         return {"format": self.tag, "version": self.version, **header}
@@ -148,6 +157,14 @@ def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = 
     if checksum is not None and checksum != _checksum(text, tensors):
         raise DamagedError(f"{path} is damaged: its checksum is wrong")
     return header, tensors, checksum is not None
+
+
+def parse_json(text: str, source: str = "the JSON text") -> Any:
+    """Parse JSON text; an error that names its source if it is not JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{source} is not JSON: {error}") from error
 
 
 def _as_text(header: Header) -> str:

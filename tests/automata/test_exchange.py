@@ -9,6 +9,7 @@ import pytest
 import torch
 from automata.fa.dfa import DFA
 from hypothesis import given, settings
+from tests.automata.nursery import dfas, pas
 
 from sttau.automata import (
     PA,
@@ -26,7 +27,6 @@ from sttau.automata import (
     tomita,
 )
 from sttau.automata.exchange import picture
-from tests.automata.nursery import dfas, pas
 
 STRINGS = ["".join(symbols) for length in range(6) for symbols in product("01", repeat=length)]
 

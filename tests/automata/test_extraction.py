@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from sttau.automata.languages import as_dataset
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.automata import extract_dfa, extract_pa, learn, tomita
 from sttau.automata.extraction import Table, _merge
-from sttau.automata.languages import as_dataset
 from sttau.data import load
 from sttau.data.tomita import GRAMMARS, VOCABULARY
 from sttau.inference import predict

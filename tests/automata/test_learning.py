@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 import torch
+from sttau.automata.languages import accepts, as_dataset
 from torch import nn
 
 from sttau import SequenceClassifier, STTauGRU
 from sttau.automata import PrefixTree, distance, extract_dfa, extract_pa, learn, learn_stochastic, stochastic, tomita
-from sttau.automata.languages import accepts, as_dataset
 from sttau.automata.learning import _groupings
 from sttau.data import load
 from sttau.inference import predict

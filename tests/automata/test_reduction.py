@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.automata.nursery import doubled, pas, permuted
 
 from sttau.automata import PA, compare, random_dfa, random_pa, reduce, rms_distance, stochastic, tomita
-from tests.automata.nursery import doubled, pas, permuted
 
 STRINGS = ["".join(symbols) for length in range(8) for symbols in product("01", repeat=length)]
 

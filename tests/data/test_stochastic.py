@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sttau.data import SPLITS, SequenceDataset, load
-from sttau.data.stochastic import PROBABILISTIC_GRAMMARS
+from sttau.languages import STOCHASTIC_LANGUAGES, stochastic
 
 
 def strings(data: SequenceDataset) -> list[str]:
@@ -17,28 +17,6 @@ def strings(data: SequenceDataset) -> list[str]:
     ]
     assert all(word[0] == "^" for word in words)
     return [word[1:] for word in words]
-
-
-@pytest.mark.parametrize("number", PROBABILISTIC_GRAMMARS)
-def test_tables_are_laws_and_no_symbol_decides_alone(number: int) -> None:
-    grammar = PROBABILISTIC_GRAMMARS[number]
-    for matrix in grammar.moves:
-        assert np.array(matrix).shape == (len(matrix), len(matrix))
-        assert np.allclose(np.sum(matrix, axis=1), 1)
-    chances = [grammar.probability(string) for string in ("0", "1", "00", "01", "10", "11")]
-    assert len({round(chance, 6) for chance in chances}) == 6
-    assert all(0 <= chance <= 1 for chance in chances)
-
-
-def test_what_is_known_of_the_papers_second_automaton_holds() -> None:
-    assert PROBABILISTIC_GRAMMARS[2].probability("0") == pytest.approx(0.3)
-
-
-def test_a_probability_is_the_sum_over_paths() -> None:
-    grammar = PROBABILISTIC_GRAMMARS[1]
-    zero, one = grammar.moves
-    by_hand = sum(zero[0][i] * one[i][j] * one[j][1] for i in range(2) for j in range(2))
-    assert grammar.probability("011") == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize(("number", "count", "longest"), [(1, 1017, 9), (2, 2046, 10)])
@@ -55,11 +33,11 @@ def test_training_strings_are_all_short_ones_ten_times_and_longer_ones_are_held_
     assert {len(string) for string in seen["test"]} == set(range(longest + 3, longest + 7))
 
 
-@pytest.mark.parametrize("number", PROBABILISTIC_GRAMMARS)
+@pytest.mark.parametrize("number", STOCHASTIC_LANGUAGES)
 @pytest.mark.parametrize("split", SPLITS)
-def test_labels_are_drawn_with_the_automatons_probability(number: int, split: str) -> None:
-    data, grammar = load(f"stochastic{number}", split), PROBABILISTIC_GRAMMARS[number]
-    chances = np.array([grammar.probability(string) for string in strings(data)])
+def test_labels_are_drawn_with_the_probability_of_the_automaton(number: int, split: str) -> None:
+    data = load(f"stochastic{number}", split)
+    chances = stochastic(number).probability(strings(data)).numpy()
     labels = data.labels.numpy()
     for low in (0.0, 0.2, 0.4, 0.6, 0.8):
         inside = (chances >= low) & (chances < low + 0.2)
@@ -68,4 +46,4 @@ def test_labels_are_drawn_with_the_automatons_probability(number: int, split: st
             assert abs((labels - chances)[inside].sum()) <= 4 * spread + 1e-9
     mixed = (chances > 0.05) & (chances < 0.95)
     groups = labels[mixed].reshape(-1, 10)
-    assert groups.std(axis=1).mean() > 0  # copies of one string are labeled one by one
+    assert groups.std(axis=1).mean() > 0  # each copy of a string has its own label

@@ -1,7 +1,8 @@
-"""Automata: values, languages, extraction from networks, reduction, comparison, exchange."""
+"""Automata: extraction from networks, learning, reduction, comparison, exchange with other programs."""
 
-from sttau.automata.comparison import Distance, Equivalence, bernoulli_kl, compare, distance, rms_distance
 from sttau.automata.compiled import CompiledModel, compile
+from sttau.automata.distances import Distance, bernoulli_kl, distance, rms_distance
+from sttau.automata.equivalence import Equivalence, compare
 from sttau.automata.exchange import (
     from_aalpy,
     from_json,
@@ -14,9 +15,13 @@ from sttau.automata.exchange import (
 )
 from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_dfa, extract_pa
 from sttau.automata.fidelity import Fidelity, measure_fidelity
-from sttau.automata.languages import (
+from sttau.automata.learning import Learned, LearnedStochastic, PrefixTree, learn, learn_stochastic
+from sttau.automata.reduction import Reduction, reduce
+from sttau.automata.value import AutomatonLike, as_automaton
+from sttau.data.strings import as_dataset
+from sttau.languages import (
+    PA,
     accepts,
-    as_dataset,
     balanced_strings,
     from_regex,
     mutations,
@@ -25,12 +30,10 @@ from sttau.automata.languages import (
     stochastic,
     tomita,
 )
-from sttau.automata.learning import Learned, LearnedStochastic, PrefixTree, learn, learn_stochastic
-from sttau.automata.pa import PA
-from sttau.automata.reduction import Reduction, reduce
 
 __all__ = [
     "PA",
+    "AutomatonLike",
     "CompiledModel",
     "Distance",
     "Edge",
@@ -43,6 +46,7 @@ __all__ = [
     "PrefixTree",
     "Reduction",
     "accepts",
+    "as_automaton",
     "as_dataset",
     "balanced_strings",
     "bernoulli_kl",

@@ -1,6 +1,6 @@
-"""Other ways to an automaton, to be held beside ours: k-means and L* for networks, ALERGIA and spectral learning.
+"""Baselines: k-means and L* for extraction from networks, ALERGIA and spectral learning from data.
 
-Extraction by clustering hidden states follows Wang et al. (2018), extraction by queries and counter-examples Weiss et
+Extraction by clustering hidden states follows Wang et al. (2018), extraction by queries and counterexamples Weiss et
 al. (2018), through AALpy's L* with the network as the system under learning. Both work with any recurrent network.
 Stochastic languages are learned from data alone, by AALpy's ALERGIA, or by the spectral method of Balle et al. (2014).
 """
@@ -19,29 +19,29 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from sttau.automata.exchange import from_aalpy
-from sttau.automata.pa import PA
+from sttau.automata.exchange.aalpy import from_aalpy, import_aalpy
 from sttau.data.dataset import SequenceDataset
 from sttau.inference import predict
+from sttau.languages import PA
 from sttau.models import SequenceClassifier
 
-_ROUNDS = 100  # of L*, at most: a network whose language is not regular would be learned for ever
+_ROUNDS = 100  # largest number of rounds of L*, which does not end if the network's language is not regular
 
 
 def extract_by_clustering(
     model: SequenceClassifier, data: SequenceDataset, clusters: int = 10, *, accept: int = 1, seed: int = 0
 ) -> DFA:
-    """Read a DFA out of any recurrent network: clusters of its hidden states are states, majorities are moves.
+    """Extract a DFA from any recurrent network by clustering its hidden states.
 
-    The network runs over the strings; what it holds after every prefix is clustered by k-means. A cluster accepts if
-    the network accepts most of the prefixes in it. A move that no string shows leads back to where it began.
+    The hidden states after all prefixes of the strings are clustered by k-means. A cluster accepts if the network
+    accepts most of the prefixes in it, and a move is that of most prefixes. A move without data is a self-loop.
 
     Args:
-        model: classifier with an embedding, over any layer that reads in one direction.
-        data: strings that begin with a start token; their labels are not looked at.
-        clusters: of hidden states.
-        accept: the class that means "in the language".
-        seed: of k-means.
+        model: Classifier with an embedding, over any unidirectional layer.
+        data: Strings that begin with a start token; their labels are not used.
+        clusters: Number of clusters.
+        accept: Class that means "in the language".
+        seed: Seed of k-means.
 
     Returns:
         The minimal DFA.
@@ -96,18 +96,18 @@ def extract_by_queries(
     accept: int = 1,
     seed: int = 0,
 ) -> DFA:
-    """Read a DFA out of any recurrent network by L*: membership queries, and counter-examples among many words.
+    """Extract a DFA from any recurrent network by L*, with membership queries and a search for counterexamples.
 
-    Whether a hypothesis is right is tested on the strings of the data and on random words; a counter-example is cut
-    after the first symbol at which network and hypothesis differ. Needs AALpy: ``pip install 'sttau[automata]'``.
+    A hypothesis is tested on the strings of the data and on random words; a counterexample is truncated after the
+    first symbol at which network and hypothesis differ. Requires AALpy: ``pip install 'sttau[automata]'``.
 
     Args:
-        model: classifier with an embedding, over any layer that reads in one direction.
-        data: strings that begin with a start token; their labels are not looked at.
-        words: random ones, of 1 to ``longest`` symbols.
-        longest: of the random words.
-        accept: the class that means "in the language".
-        seed: of the random words.
+        model: Classifier with an embedding, over any unidirectional layer.
+        data: Strings that begin with a start token; their labels are not used.
+        words: Number of random words, of 1 to ``longest`` symbols.
+        longest: Length of the longest random words.
+        accept: Class that means "in the language".
+        seed: Seed of the random words.
 
     Example:
         >>> from sttau.automata import learn, tomita, compare
@@ -133,32 +133,32 @@ def extract_by_queries(
 
 
 class _Queries:
-    """A network that is asked about words."""
+    """Membership queries to a network."""
 
     def __init__(self, model: SequenceClassifier, vocabulary: tuple[str, ...], start: int, accept: int) -> None:
         self.model, self.start, self.accept = model, start, accept
         self.tokens = {symbol: token for token, symbol in enumerate(vocabulary)}
 
     def answers(self, words: Sequence[tuple[str, ...]]) -> list[list[bool]]:
-        """For each word, whether the network accepts its prefixes, from the empty one to the whole."""
+        """Return for each word whether the network accepts its prefixes, from the empty one to the whole word."""
         lengths = torch.tensor([len(word) + 1 for word in words])
         inputs = torch.full((len(words), int(lengths.max())), self.start, dtype=torch.int64)
         for row, word in enumerate(words):
             inputs[row, 1 : len(word) + 1] = torch.tensor([self.tokens[symbol] for symbol in word], dtype=torch.int64)
-        said = (predict(self.model, inputs, lengths, per_step=True).label == self.accept).tolist()
-        return [row[: len(word) + 1] for row, word in zip(said, words, strict=True)]
+        accepted = (predict(self.model, inputs, lengths, per_step=True).label == self.accept).tolist()
+        return [row[: len(word) + 1] for row, word in zip(accepted, words, strict=True)]
 
 
 def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) -> Any:
-    """Run AALpy's L*; what it asks is answered by the network."""
-    _require_aalpy()
+    """Run AALpy's L* with the network as the system under learning."""
+    import_aalpy()
     from aalpy.base import SUL, Oracle
     from aalpy.learning_algs import run_Lstar
 
     class System(SUL):  # type: ignore[misc]
         def query(self, word: tuple[str, ...]) -> list[bool]:
-            said = network.answers([word])[0]
-            return said[1:] if word else said
+            answers = network.answers([word])[0]
+            return answers[1:] if word else answers
 
         def pre(self) -> None:
             pass
@@ -167,7 +167,7 @@ def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) 
             pass
 
         def step(self, letter: str) -> bool:
-            raise NotImplementedError("words are asked whole")
+            raise NotImplementedError("queries are whole words")
 
     expected = network.answers(words)
 
@@ -189,16 +189,16 @@ def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) 
 
 
 def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float = 0.05) -> PA:
-    """Learn a PA from labeled strings by ALERGIA, which merges prefixes whose futures look alike. Needs AALpy.
+    """Learn a PA from labeled strings by ALERGIA, which merges prefixes with similar continuations. Requires AALpy.
 
-    ALERGIA learns machines that emit: here a Markov decision process that answers nothing to a symbol and the label to
-    an end mark. Between two answers it is deterministic, so the PA it gives has deterministic moves, and all chance is
-    in the outputs; hidden random moves, as in PA-1 and PA-2, are beyond it.
+    ALERGIA learns automata with outputs: here a Markov decision process without output for a symbol, and with the label
+    as output for an end mark. Its moves are deterministic given the outputs, so the PA has deterministic moves, and all
+    randomness is in the acceptance probabilities; it cannot represent hidden random moves, as in PA-1 and PA-2.
 
     Args:
-        data: strings that begin with a start token, with labels.
-        accept: the class that means "accepted".
-        epsilon: of the Hoeffding tests; the smaller, the more is merged.
+        data: Labeled strings that begin with a start token.
+        accept: Class that means "accepted".
+        epsilon: Parameter of the Hoeffding tests; smaller values merge more states.
 
     Example:
         >>> from sttau.data import load
@@ -206,7 +206,7 @@ def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float =
         >>> pa.alphabet, bool((pa.matrices.max(-1).values == 1).all())
         (('0', '1'), True)
     """
-    _require_aalpy()
+    import_aalpy()
     from aalpy.learning_algs import run_Alergia
 
     vocabulary, start = _symbols(data)
@@ -219,7 +219,7 @@ def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float =
     states = [state for state in machine.states if state.output == ""]
     number = {id(state): place for place, state in enumerate(states)}
     matrices = torch.zeros(len(symbols), len(states), len(states), dtype=torch.float64)
-    output = torch.full((len(states),), 0.5, dtype=torch.float64)  # where no string ended
+    output = torch.full((len(states),), 0.5, dtype=torch.float64)  # states in which no string ends
     for place, state in enumerate(states):
         for x, symbol in enumerate(symbols):
             moves = state.transitions.get(symbol, [])
@@ -233,7 +233,7 @@ def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float =
 
 @dataclass(frozen=True)
 class WeightedAutomaton:
-    """f(x) = αᵀ A_{x_1} … A_{x_n} β with any real numbers: what the spectral method gives. f may leave [0, 1]."""
+    """f(x) = αᵀ A_{x_1} … A_{x_n} β with real weights, the result of the spectral method. f may leave [0, 1]."""
 
     initial: NDArray[np.float64]
     matrices: NDArray[np.float64]  # (symbols, rank, rank)
@@ -241,7 +241,7 @@ class WeightedAutomaton:
     alphabet: tuple[str, ...]
 
     def values(self, length: int) -> Tensor:
-        """Return f, cut to [0, 1], for all strings of exactly ``length`` symbols in the order of counting."""
+        """Return f, clipped to [0, 1], for all strings of exactly ``length`` symbols in lexicographic order."""
         rows = self.initial[None]
         for _ in range(length):
             rows = np.einsum("nk,akl->nal", rows, self.matrices).reshape(-1, len(self.initial))
@@ -251,14 +251,14 @@ class WeightedAutomaton:
 def learn_spectrally(data: SequenceDataset, rank: int, *, accept: int = 1, basis: int = 4) -> WeightedAutomaton:
     """Learn acceptance probabilities from labeled strings by a singular value decomposition (Balle et al., 2014).
 
-    The Hankel matrix holds the share of accepted copies of the string uv, for prefixes u and suffixes v of 1 to
+    The Hankel matrix contains the share of accepted copies of the string uv, for prefixes u and suffixes v of 1 to
     ``basis`` symbols; all of them must be in the data.
 
     Args:
-        data: all strings to length 2 · basis + 1, with labels.
-        rank: of the automaton.
-        accept: the class that means "accepted".
-        basis: symbols of the longest prefix and suffix.
+        data: Labeled strings: all strings up to length 2 · basis + 1.
+        rank: Rank of the automaton.
+        accept: Class that means "accepted".
+        basis: Length of the longest prefix and suffix.
 
     Example:
         >>> from sttau.data import load
@@ -279,7 +279,7 @@ def learn_spectrally(data: SequenceDataset, rank: int, *, accept: int = 1, basis
         raise ValueError(f"rank must be from 1 to {len(words)}, the size of the basis, got {rank}")
 
     def block(middle: tuple[str, ...]) -> NDArray[np.float64]:
-        """Shares of u · middle · v; five strings of the longest are missing in language 1: one half stands for them."""
+        """Shares of u · middle · v; 0.5 for missing strings (language 1 lacks five of the longest)."""
         return np.array([[np.mean(share.get(u + middle + v, [0, 1])) for v in words] for u in words])
 
     hankel = block(())
@@ -294,7 +294,7 @@ def learn_spectrally(data: SequenceDataset, rank: int, *, accept: int = 1, basis
 
 
 def _distinct(data: SequenceDataset) -> tuple[Tensor, Tensor]:
-    """Each string once: tokens, and the row where it is."""
+    """Distinct strings: tokens, and the first row of each."""
     marked = torch.cat([data.inputs.to(torch.int64), data.lengths[:, None]], dim=1)
     _, place = marked.unique(dim=0, return_inverse=True)
     rows = torch.full((int(place.max()) + 1,), len(data), dtype=torch.int64)
@@ -306,10 +306,3 @@ def _symbols(data: SequenceDataset) -> tuple[tuple[str, ...], str]:
     if data.vocabulary is None or data.inputs.dim() != 2:
         raise ValueError(f"{data.name} must be strings over a vocabulary")
     return data.vocabulary, data.vocabulary[int(data.inputs[0, 0])]
-
-
-def _require_aalpy() -> None:
-    try:
-        import aalpy  # noqa: F401
-    except ImportError as error:
-        raise ImportError("AALpy is not installed: pip install 'sttau[automata]'") from error

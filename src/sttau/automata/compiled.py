@@ -1,13 +1,12 @@
-"""A network over a finite alphabet as tables: reading a symbol is a look-up and a k × k product.
+"""Compiled networks over a finite alphabet: reading a symbol is a table lookup and a k × k product.
 
 For the GRU form each token is a stochastic matrix (docs/mathematics.md, §4), so the network *is* an automaton and its
-weights are not needed to run it. Several tokens in a row are one matrix too: the products of all words of a few tokens
-are made once, as many as stay in a core's second-level cache, and a sequence is then read word by word.
+weights are not needed for inference. Several consecutive tokens are one matrix too: the products of all words of a few
+tokens, as many as fit into a core's second-level cache, are computed once, and a sequence is then read word by word.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,33 +19,30 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as serialize
 from torch import Tensor
 
-from sttau.automata.pa import PA, Strings, encode_strings
 from sttau.checks import check_lengths
-from sttau.files import write_atomically
+from sttau.formats import Format
 from sttau.inference import Prediction, entropy
+from sttau.languages import PA, Strings, encode_strings
 from sttau.models import SequenceClassifier
 
-_FORMAT = "sttau.compiled"
-_VERSION = 1
-_TABLE_BYTES = 1 << 20  # of the words' matrices: about a second-level cache
-_SMALL = 1 << 15  # tokens below which threads cost more than they save
+COMPILED_FORMAT = Format("sttau.compiled")
+_TABLE_BYTES = 1 << 20  # size of the matrices of words: about a second-level cache
+_SMALL = 1 << 15  # number of tokens below which one thread is faster than several
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """What :func:`compile` makes of a network: tables in float64 that give the same answers as its exact inference.
+    """A compiled network: tables in float64 that give the same predictions as its exact inference.
 
     Attributes:
-        first: (tokens, k) law of the state after a first token.
-        matrices: (tokens, k, k) of each further token.
-        outcome: (k, classes) law of the class in each state.
-        vocabulary: the symbol of each token.
-        start: the token every sequence begins with, or None.
-        class_names: one for each class, where they have names.
+        first: (tokens, k) distribution of the state after each first token.
+        matrices: (tokens, k, k) transition matrix of each further token.
+        outcome: (k, classes) distribution of the class in each state.
+        vocabulary: Symbol of each token.
+        start: Start token of every sequence, or None.
+        class_names: Name of each class; empty if they have none.
     """
 
     first: Tensor
@@ -58,22 +54,27 @@ class CompiledModel:
 
     @property
     def num_states(self) -> int:
-        """How many states there are."""
+        """Number of states."""
         return len(self.outcome)
 
+    @property
+    def automaton(self) -> PA:
+        """The network as a PA that accepts with the probability of class 1."""
+        return self.pa()
+
     def encode(self, strings: Strings) -> tuple[Tensor, Tensor]:
-        """Return strings as token ids and lengths, with the start token in front, as the network reads them."""
+        """Return strings as token ids and lengths, with a leading start token, as the network reads them."""
         ids, lengths = encode_strings(strings, self.vocabulary)
         if self.start is None:
             return ids, lengths
         begin = torch.full((len(ids), 1), self.vocabulary.index(self.start))
         return torch.cat([begin, ids], dim=1), lengths + 1
 
-    def state_law(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return the law of the state after each sequence, (batch, k) in float64.
+    def state_distribution(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return the distribution of the state after each sequence, (batch, k) in float64.
 
         Args:
-            inputs: (batch, time) token ids, as the network takes them.
+            inputs: (batch, time) token ids.
             lengths: (batch,) valid steps.
         """
         if inputs.dim() != 2 or inputs.is_floating_point() or inputs.dtype == torch.bool or inputs.numel() == 0:
@@ -81,56 +82,57 @@ class CompiledModel:
         checked = check_lengths(lengths, *inputs.shape)
         ids = inputs.cpu().to(torch.int64).contiguous().numpy()
         steps = np.full(len(ids), ids.shape[1]) if checked is None else checked.cpu().numpy()
-        laws = np.empty((len(ids), self.num_states))
+        states = np.empty((len(ids), self.num_states))
         threads = 1 if ids.size < _SMALL else min(torch.get_num_threads(), len(ids))
         cuts = [len(ids) * part // threads for part in range(threads + 1)]
 
         tables = self._tables
 
-        from sttau.automata.compiled_kernel import read_sequences  # Numba takes its time to import
+        from sttau.automata.compiled_kernel import read_sequences  # importing Numba is slow
 
         def read(part: int) -> int:
             space = np.empty(2 * tables[0].shape[-1])
-            return int(read_sequences(ids, steps, *tables, laws, space, cuts[part], cuts[part + 1]))
+            return int(read_sequences(ids, steps, *tables, states, space, cuts[part], cuts[part + 1]))
 
         wrong = [read(0)] if threads == 1 else list(_pool(os.getpid(), threads).map(read, range(threads)))
         if max(wrong) >= 0:
             raise ValueError(
-                f"inputs hold a token id outside the vocabulary 0 … {len(self.vocabulary) - 1} in sequence {max(wrong)}"
+                f"inputs contain a token id outside the vocabulary, 0 … {len(self.vocabulary) - 1}, "
+                f"in sequence {max(wrong)}"
             )
-        return torch.from_numpy(laws)
+        return torch.from_numpy(states)
 
     def probabilities(self, inputs: Tensor | Strings, lengths: Tensor | None = None) -> Tensor:
         """Return p(y | x), (batch, classes) in float64, for token ids or for strings without the start token."""
         if not isinstance(inputs, Tensor):
             inputs, lengths = self.encode(inputs)
-        # NumPy, for PyTorch would leave its threads spinning on the cores that the next call wants.
-        return torch.from_numpy(self.state_law(inputs, lengths).numpy() @ self.outcome.numpy())
+        # NumPy, because PyTorch's threads would keep spinning on the cores that the next call needs.
+        return torch.from_numpy(self.state_distribution(inputs, lengths).numpy() @ self.outcome.numpy())
 
     def predict(self, inputs: Tensor | Strings, lengths: Tensor | None = None) -> Prediction:
-        """Return what ``sttau.predict(model, inputs, lengths, mode="exact")`` does, but for the attribution."""
+        """Return the result of ``sttau.predict(model, inputs, lengths, mode="exact")``, without the attribution."""
         if not isinstance(inputs, Tensor):
             inputs, lengths = self.encode(inputs)
-        law = self.state_law(inputs, lengths)
-        mean = law @ self.outcome
+        states = self.state_distribution(inputs, lengths)
+        mean = states @ self.outcome
         return Prediction(
             mean=mean,
-            variance=(law @ self.outcome.square() - mean.square()).clamp_min(0),
+            variance=(states @ self.outcome.square() - mean.square()).clamp_min(0),
             total=entropy(mean),
-            aleatoric=law @ entropy(self.outcome),
+            aleatoric=states @ entropy(self.outcome),
             mode="exact",
             num_samples=1,
             class_names=self.class_names,
         )
 
     def pa(self, accept: int | str = 1) -> PA:
-        """Return the network as a PA over the symbols besides the start token; its table is the categorical one.
+        """Return the network as a PA over all symbols except the start token; its table is the categorical one.
 
-        Without a start token the PA has one more state, the first: from there a symbol leads on as it leads on from the
-        network's h_0. It has no class of its own, and answers the empty string with 1 / classes.
+        Without a start token the PA has an additional initial state, whose transitions are those from the network's
+        h_0. It has no class, and the empty string is accepted with probability 1 / classes.
 
         Args:
-            accept: the class, by number or name, that means "in the language".
+            accept: Class, by number or name, that means "in the language".
         """
         accept = _class_number(accept, self.class_names, self.outcome.shape[1])
         output = self.outcome[:, accept]
@@ -147,7 +149,7 @@ class CompiledModel:
         return PA(initial, matrices, torch.cat([unknown, output]), self.vocabulary)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the tables to a safetensors file, in one step; return its path.
+        """Write the tables to a safetensors file atomically; return its path.
 
         Example:
             >>> import tempfile
@@ -160,43 +162,24 @@ class CompiledModel:
             >>> bool((again.probabilities(["0110"]) == compiled.probabilities(["0110"])).all())
             True
         """
-        config = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "vocabulary": self.vocabulary,
-            "start": self.start,
-            "class_names": self.class_names,
-        }
-        tensors = {name: getattr(self, name).contiguous() for name in ("first", "matrices", "outcome")}
-        return write_atomically(path, serialize(tensors, {"sttau": json.dumps(config, sort_keys=True)}))
+        header = {"vocabulary": self.vocabulary, "start": self.start, "class_names": self.class_names}
+        tensors = {name: getattr(self, name) for name in ("first", "matrices", "outcome")}
+        return COMPILED_FORMAT.write(path, header, tensors)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> CompiledModel:
-        """Read a file that :meth:`save` wrote; nothing in it is executed."""
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"no compiled model at {path}")
-        try:
-            with safe_open(path, framework="pt") as opened:
-                config = json.loads((opened.metadata() or {}).get("sttau", "null"))
-                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
-        except (SafetensorError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
-        if not isinstance(config, dict) or config.get("format") != _FORMAT or config.get("version") != _VERSION:
-            raise ValueError(
-                f"{path} was not written by save() of a compiled model, or by another version of it. "
-                "For a whole model: sttau.automata.compile(sttau.load(path))"
-            )
+        """Read a file that :meth:`save` wrote, in this or an older version of the format; nothing in it is executed."""
+        header, tensors = COMPILED_FORMAT.read(path)
         return CompiledModel(
             **tensors,
-            vocabulary=tuple(config["vocabulary"]),
-            start=config["start"],
-            class_names=tuple(config["class_names"]),
+            vocabulary=tuple(header["vocabulary"]),
+            start=header["start"],
+            class_names=tuple(header["class_names"]),
         )
 
     @cached_property
     def _tables(self) -> tuple[NDArray[Any], ...]:
-        """First laws, matrices of tokens, and matrices of words; rows are filled up to whole registers."""
+        """First distributions, matrices of tokens, and matrices of words; rows are padded to whole registers."""
         from sttau.automata.compiled_kernel import LANES
 
         k, tokens = self.num_states, len(self.vocabulary)
@@ -211,15 +194,15 @@ class CompiledModel:
 def compile(
     model: SequenceClassifier, vocabulary: Sequence[str] | None = None, *, start: str | None = "^"
 ) -> CompiledModel:
-    """Turn a classifier with an embedding and a finite-state GRU into tables, as exact inference reads it.
+    """Compile a classifier with an embedding and a finite-state GRU into the tables of exact inference.
 
-    Answers equal those of ``sttau.predict(model, …, mode="exact")`` to rounding, at the price of one k × k product
-    for several tokens, whatever the hidden size.
+    Predictions equal those of ``sttau.predict(model, …, mode="exact")`` up to rounding, at the cost of one k × k
+    product per word of several tokens, whatever the hidden size.
 
     Args:
-        model: it must allow exact inference: one STTauGRU layer that reads in one direction, with readout "state".
-        vocabulary: the symbol of each token id; what the model remembers (``model.set_metadata(data)``) without it.
-        start: the token every sequence begins with; None where sequences begin with their first symbol.
+        model: Classifier that supports exact inference: one unidirectional STTauGRU layer with readout "state".
+        vocabulary: Symbol of each token id; the model's own (``model.set_metadata(data)``) if None.
+        start: Start token of every sequence; None if sequences begin with their first symbol.
 
     Example:
         >>> from torch import nn
@@ -245,10 +228,10 @@ def compile(
     if start is not None and start not in symbols:
         raise ValueError(
             f"start must be in the vocabulary {symbols}, got {start!r}; "
-            "or None, where sequences begin with their first symbol"
+            "pass None if sequences begin with their first symbol"
         )
     if start is not None and len(symbols) == 1:
-        raise ValueError("the alphabet is empty: vocabulary holds only the start token")
+        raise ValueError("the alphabet is empty: vocabulary contains only the start token")
     layer = model.finite_state_layer
     with torch.no_grad():
         vectors = model.embedding.weight
@@ -266,7 +249,7 @@ def compile(
 
 @lru_cache(maxsize=1)
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads of this process: a child made by fork has none of its parent's."""
+    """Thread pool of this process: a forked child does not inherit its parent's threads."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sttau-automata")
 
 

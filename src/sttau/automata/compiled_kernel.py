@@ -1,4 +1,4 @@
-"""The kernel of compiled models, made by Numba: sequences of tokens are read word by word."""
+"""The Numba kernel of compiled models: sequences of tokens are read word by word."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from sttau.engine.simd import fma, get, lanes_of, load, pointer, put, spread_at, store, zeros
 
-LANES = lanes_of(8)  # numbers in a register; rows of the tables are a whole number of registers
+LANES = lanes_of(8)  # values per register; rows of the tables are a whole number of registers
 
 
 @njit(nogil=True, inline="always", _nrt=False)
-def _multiply(law: Any, table: Any, at: int, k: int, wide: int, new: Any) -> None:
-    """new = law · matrix, where the matrix (k, wide) begins at ``table[at]``."""
+def _multiply(state: Any, table: Any, at: int, k: int, wide: int, new: Any) -> None:
+    """new = state · matrix, where the matrix (k, wide) begins at ``table[at]``."""
     j = 0
     while j + 2 * LANES <= wide:
         a, b = zeros(table), zeros(table)
         for i in range(k):
-            factor, place = spread_at(law, i), at + i * wide + j
+            factor, place = spread_at(state, i), at + i * wide + j
             a = fma(factor, load(table, place), a)
             b = fma(factor, load(table, place + LANES), b)
         store(new, j, a)
@@ -29,7 +29,7 @@ def _multiply(law: Any, table: Any, at: int, k: int, wide: int, new: Any) -> Non
     if j < wide:
         a = zeros(table)
         for i in range(k):
-            a = fma(spread_at(law, i), load(table, at + i * wide + j), a)
+            a = fma(spread_at(state, i), load(table, at + i * wide + j), a)
         store(new, j, a)
 
 
@@ -40,14 +40,16 @@ def read_sequences(
     first: NDArray[np.float64],
     matrices: NDArray[np.float64],
     words: NDArray[np.float64],
-    laws: NDArray[np.float64],
+    states: NDArray[np.float64],
     space: NDArray[np.float64],
     begin: int,
     end: int,
 ) -> int:
-    """Laws of the sequences ``begin`` to ``end``; returns the first with an unknown token, or -1.
+    """Compute the state distributions of the sequences ``begin`` to ``end``.
 
-    ``space`` holds two rows to work in. An array made here would be gone while its pointers are still used.
+    Returns the first sequence with an unknown token, or -1.
+
+    ``space`` is a buffer of two rows. An array allocated here could be freed while its pointers are still in use.
     """
     tokens, k, wide = matrices.shape
     width, count = 1, tokens
@@ -55,7 +57,7 @@ def read_sequences(
         count *= tokens
         width += 1
     tokens_table, words_table = pointer(matrices, 0), pointer(words, 0)
-    law, new = pointer(space, 0), pointer(space, wide)
+    state, new = pointer(space, 0), pointer(space, wide)
     for row in range(begin, end):
         length = lengths[row]
         sequence = pointer(ids, row * ids.shape[1])
@@ -63,7 +65,7 @@ def read_sequences(
         if start < 0 or start >= tokens:
             return row
         for j in range(wide):
-            put(law, j, first[start, j])
+            put(state, j, first[start, j])
         step = 1
         while step < length:
             if step + width <= length:
@@ -74,18 +76,18 @@ def read_sequences(
                     word = word * tokens + token
                 if wrong:
                     return row
-                _multiply(law, words_table, word * k * wide, k, wide, new)
+                _multiply(state, words_table, word * k * wide, k, wide, new)
                 step += width
             else:
                 token = get(sequence, step)
                 if token < 0 or token >= tokens:
                     return row
-                _multiply(law, tokens_table, token * k * wide, k, wide, new)
+                _multiply(state, tokens_table, token * k * wide, k, wide, new)
                 step += 1
-            law, new = new, law
+            state, new = new, state
         total = 0.0
         for j in range(k):
-            total += get(law, j)
+            total += get(state, j)
         for j in range(k):
-            laws[row, j] = get(law, j) / total
+            states[row, j] = get(state, j) / total
     return -1

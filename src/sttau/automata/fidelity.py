@@ -1,14 +1,13 @@
-"""How faithfully an automaton stands for its network, and how far the network's own laws are apart."""
+"""Fidelity: agreement of an automaton with its network, and of the network's inference modes with each other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
-from automata.fa.dfa import DFA
 
-from sttau.automata.extraction import ExtractedDFA, ExtractedPA
-from sttau.automata.pa import PA
+from sttau.automata.extraction import ExtractedDFA
+from sttau.automata.value import AutomatonLike, as_pa
 from sttau.data.dataset import SequenceDataset
 from sttau.engine import Noise, fingerprint
 from sttau.inference.predict import predict
@@ -18,7 +17,7 @@ from sttau.models import SequenceClassifier
 
 @dataclass(frozen=True)
 class Gap:
-    """How far two laws of a network are apart: |p − q| of the accepting class over strings."""
+    """Difference |p − q| of the accepting class between two inference modes, over strings."""
 
     mean: float
     largest: float
@@ -26,21 +25,21 @@ class Gap:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """A network's laws beside each other on one set of strings, and its automaton beside them.
+    """Comparison of a network's inference modes and its automaton on one set of strings.
 
     Soft and hard inference are different models that share weights (docs/mathematics.md, §5). Both are estimated from
-    runs, so gaps to them hold about 0.5 / √runs of chance.
+    samples, so their gaps include a sampling error of about 0.5 / √samples.
 
     Attributes:
-        name: of the strings.
-        strings: how many there are.
-        longest: symbols of the longest.
-        soft_exact: soft against exact.
-        hard_exact: hard against exact; only chance, for a network whose states are a Markov chain.
-        soft_hard: soft against hard.
-        mixing: E[1 − max α], how far the soft transitions are from choosing one state.
-        agreement: the share of strings to which automaton and network, read exactly, give the same label.
-        samples: runs of soft and of hard inference.
+        name: Name of the set of strings.
+        strings: Number of strings.
+        longest: Length of the longest string.
+        soft_exact: Gap between soft and exact inference.
+        hard_exact: Gap between hard and exact inference; only sampling error, if the states are a Markov chain.
+        soft_hard: Gap between soft and hard inference.
+        mixing: E[1 − max α], the distance of soft transitions from choosing one state.
+        agreement: Share of strings to which the automaton and exact inference give the same label.
+        samples: Number of samples of soft and of hard inference.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Fidelity:
     samples: int
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is reported, line by line: a name and a value."""
+        """Return the lines of the report: a name and a value."""
         return [
             ("strings", f"{self.strings} of up to {self.longest} symbols ({self.name})"),
             ("soft − exact", f"mean {self.soft_exact.mean:.4f}, largest {self.soft_exact.largest:.4f}"),
@@ -70,24 +69,24 @@ class Fidelity:
 
 def measure_fidelity(
     model: SequenceClassifier,
-    automaton: ExtractedDFA | ExtractedPA | DFA | PA,
+    automaton: AutomatonLike,
     data: SequenceDataset,
     *,
     accept: int = 1,
     samples: int = 100,
     seed: int = 0,
 ) -> Fidelity:
-    """Hold a network's soft, hard and exact answers and those of its automaton beside each other.
+    """Compare soft, hard and exact predictions of a network with each other and with its automaton.
 
-    Ask once for strings as long as those of the training and once for longer ones.
+    Use it both for strings as long as those of the training and for longer ones.
 
     Args:
         model: GRU-form classifier over a finite alphabet.
-        automaton: what was read out of it; a PA says "accept" above one half.
-        data: strings that begin with a start token; labels are not looked at.
-        accept: the class that means "in the language".
-        samples: runs of soft and hard inference.
-        seed: of the runs.
+        automaton: Automaton of the network; a PA accepts above probability 0.5.
+        data: Strings that begin with a start token; their labels are not used.
+        accept: Class that means "in the language".
+        samples: Number of samples of soft and of hard inference.
+        seed: Seed of the sampling noise.
 
     Example:
         >>> from sttau.automata import extract_dfa, learn
@@ -98,21 +97,21 @@ def measure_fidelity(
         (1.0, 100)
     """
     inputs, lengths = data.inputs.to(torch.int64), data.lengths
-    choices: tuple[LayerMode, ...] = ("soft", "hard", "exact")
-    laws = {
-        law: predict(model, inputs, lengths, samples=samples, seed=seed, mode=law).mean[:, accept].double()
-        for law in choices
+    modes: tuple[LayerMode, ...] = ("soft", "hard", "exact")
+    chances = {
+        mode: predict(model, inputs, lengths, samples=samples, seed=seed, mode=mode).mean[:, accept].double()
+        for mode in modes
     }
-    said = predict(model, inputs, lengths, mode="exact").label == accept
+    accepted = predict(model, inputs, lengths, mode="exact").label == accept
     return Fidelity(
         name=f"{data.name}, {data.split}",
         strings=len(data),
         longest=int(lengths.max()) - 1,
-        soft_exact=_gap(laws["soft"], laws["exact"]),
-        hard_exact=_gap(laws["hard"], laws["exact"]),
-        soft_hard=_gap(laws["soft"], laws["hard"]),
+        soft_exact=_gap(chances["soft"], chances["exact"]),
+        hard_exact=_gap(chances["hard"], chances["exact"]),
+        soft_hard=_gap(chances["soft"], chances["hard"]),
         mixing=_mixing(model, data, seed),
-        agreement=float((_accepted(automaton, data) == said).double().mean()),
+        agreement=float((_accepted(automaton, data) == accepted).double().mean()),
         samples=samples,
     )
 
@@ -122,7 +121,7 @@ def _gap(p: torch.Tensor, q: torch.Tensor) -> Gap:
 
 
 def _mixing(model: SequenceClassifier, data: SequenceDataset, seed: int) -> float:
-    """E[1 − max α] over all steps, in one soft run over each string."""
+    """E[1 − max α] over all steps, for one soft sample of each string."""
     inputs, lengths = data.inputs.to(torch.int64), data.lengths
     assert model.embedding is not None
     with torch.no_grad():
@@ -133,17 +132,13 @@ def _mixing(model: SequenceClassifier, data: SequenceDataset, seed: int) -> floa
     return float((1 - alpha.amax(-1))[alive].mean())
 
 
-def _accepted(automaton: ExtractedDFA | ExtractedPA | DFA | PA, data: SequenceDataset) -> torch.Tensor:
+def _accepted(automaton: AutomatonLike, data: SequenceDataset) -> torch.Tensor:
     if isinstance(automaton, ExtractedDFA):
         return automaton.accepts(data.inputs, data.lengths)
-    if isinstance(automaton, ExtractedPA):
-        automaton = automaton.pa
-    if isinstance(automaton, DFA):
-        automaton = PA.from_dfa(automaton)
     if data.vocabulary is None:
         raise ValueError(f"{data.name} must be strings over a vocabulary")
     strings = [
         [data.vocabulary[token] for token in tokens[1:length]]
         for tokens, length in zip(data.inputs.tolist(), data.lengths.tolist(), strict=True)
     ]
-    return automaton.probability(strings) > 0.5
+    return as_pa(automaton).probability(strings) > 0.5

@@ -1,4 +1,4 @@
-"""Smaller automata: states that behave alike become one (ordinary lumpability), with a bound on what that costs."""
+"""Reduction of PAs: states with nearly equal behavior are merged (ordinary lumpability), with a bound on the error."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sttau.automata.pa import PA
+from sttau.automata.value import AutomatonLike, as_pa
+from sttau.languages import PA
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A PA whose states stand for groups of another's, and how far the two can be apart.
+    """A PA whose states stand for groups of states of a larger one, and a bound on the difference of the two.
 
     Attributes:
-        pa: the smaller automaton.
-        members: the states of the larger one that each state stands for.
-        left_out: the states of the larger one that no string reaches, or hardly any.
-        leak: η, the largest probability to enter them in one step, or to start there; 0 where no string reaches them.
-        defect: ε, the largest total variation between where a state goes and where its group goes, over symbols.
-        output_defect: δ, the largest difference between a state's output and its group's.
-        contraction: ρ ≤ 1, the largest total variation between two rows of one of the smaller automaton's matrices.
+        pa: Reduced automaton.
+        members: States of the larger automaton that each state stands for.
+        left_out: States of the larger automaton that are unreachable, or nearly so.
+        leak: η, the largest probability of entering them in one step, or of starting there; 0 if they are unreachable.
+        defect: ε, the largest total variation between the moves of a state and those of its group, over symbols.
+        output_defect: δ, the largest difference between the output of a state and that of its group.
+        contraction: ρ ≤ 1, the largest total variation between two rows of a matrix of the reduced automaton.
     """
 
     pa: PA
@@ -33,12 +34,18 @@ class Reduction:
     output_defect: float
     contraction: float
 
+    @property
+    def automaton(self) -> PA:
+        """The reduced automaton."""
+        return self.pa
+
     def bound(self, length: int) -> float:
         """Bound on |p(x) − p'(x)| for every string x of n = ``length`` symbols; never more than n·ε + δ + (n + 1)·η.
 
-        It is ε (1 + ρ + … + ρ^(n−1)) + δ + (n + 1) η. A run is followed in the larger automaton up to some step and in
-        the smaller from there on; to move that step by one costs at most ε times the range of what can still be
-        answered, which each symbol shrinks by ρ. Whoever enters a state that was left out may end anywhere.
+        It is ε (1 + ρ + … + ρ^(n−1)) + δ + (n + 1) η. Consider a path that follows the larger automaton up to some step
+        and the reduced one from there on. Moving that step by one changes the probability by at most ε times the range
+        of the remaining outputs, which each symbol contracts by ρ. A path that enters a state that was left out may
+        end anywhere.
         """
         if length < 0:
             raise ValueError(f"length must not be negative, got {length}")
@@ -47,18 +54,18 @@ class Reduction:
         return min(1.0, self.defect * steps + self.output_defect + (length + 1) * self.leak)
 
 
-def reduce(pa: PA, tolerance: float = 1e-9, *, leak: float = 0.0) -> Reduction:
-    """Merge the states of a PA that have nearly the same output and move to the same groups, symbol by symbol.
+def reduce(automaton: AutomatonLike, tolerance: float = 1e-9, *, leak: float = 0.0) -> Reduction:
+    """Merge the states of a PA that have nearly the same output and, for every symbol, move to the same groups.
 
-    States that no string reaches are left out. Groups begin as coarse as outputs allow and are split until no two
-    members of a group differ by more than the tolerance, in output or in total variation of the moves to groups. A
-    group's row is the mean of its members', weighted by how often random strings visit them.
+    Unreachable states are left out. Groups start as coarse as outputs allow and are split until no two members of a
+    group differ by more than the tolerance, in output or in total variation of the moves to groups. The row of a group
+    is the mean of its members', weighted by the visits of random strings.
 
     Args:
-        pa: any.
-        tolerance: both defects stay below it. What was reached, and what it costs, stands in the result.
-        leak: states are left out too where all of them together are entered with at most this probability a step. A
-            network is never quite sure, so each of its states is reached by some string.
+        automaton: PA, or an automaton that is converted to one.
+        tolerance: Upper bound of both defects; the result has the actual defects and the bound on the error.
+        leak: Largest probability per step of entering the states that are left out, all of them together. The
+            transition probabilities of a network are never 0, so without a leak all of its states are kept.
 
     Example:
         >>> doubled = PA([1, 0, 0], [[[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0.1, 0.4, 0.5]]], [0, 1, 1], ("a",))
@@ -71,6 +78,7 @@ def reduce(pa: PA, tolerance: float = 1e-9, *, leak: float = 0.0) -> Reduction:
     """
     if not tolerance >= 0 or not 0 <= leak < 1:
         raise ValueError(f"tolerance must be at least 0 and leak in [0, 1), got {tolerance} and {leak}")
+    pa = as_pa(automaton)
     kept, leaked = _reachable(pa, leak)
     output = pa.output[kept]
     initial, matrices = (rows / rows.sum(-1, keepdim=True) for rows in (pa.initial[kept], _within(pa.matrices, kept)))
@@ -96,7 +104,7 @@ def _within(matrices: Tensor, kept: Tensor) -> Tensor:
 
 
 def _reachable(pa: PA, leak: float) -> tuple[Tensor, float]:
-    """States to keep, in order, and the most that flows out of them in one step: the fewest that one finds greedily."""
+    """A small set of states to keep, found greedily, and the largest probability of leaving it in one step."""
     outside = torch.ones(pa.num_states, dtype=torch.bool, device=pa.output.device)
     outside[pa.initial.argmax()] = False
     while True:
@@ -108,14 +116,14 @@ def _reachable(pa: PA, leak: float) -> tuple[Tensor, float]:
 
 
 def _visits(initial: Tensor, mean: Tensor) -> Tensor:
-    """How often each state is visited by random strings that stop with probability 0.1 after each symbol."""
+    """Expected visits of each state by random strings that end with probability 0.1 after each symbol."""
     system = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 0.9 * mean.T
     visits: Tensor = torch.linalg.solve(system, initial)
     return visits.clamp(min=1e-12)
 
 
 def _split(matrices: Tensor, output: Tensor, tolerance: float) -> Tensor:
-    """Group number of each state; numbers follow the states."""
+    """Group of each state; groups are numbered in the order of the states."""
     group = torch.zeros(len(output), dtype=torch.int64, device=output.device)
     while True:
         mass = (matrices @ F.one_hot(group).to(output.dtype)).transpose(0, 1)  # (states, symbols, groups)

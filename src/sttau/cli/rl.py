@@ -56,7 +56,7 @@ def train(
                 tau = "" if point.temperature is None else f", τ {point.temperature:.2f}"
                 print_line(f"{point.episodes:6,} episodes: reward {point.reward:6.1f}, {point.entropy:.2f} bits{tau}")
 
-        run(policy, chosen, settings, seed=seed, log=log, on_point=show)
+        run(policy, chosen, settings, seed=seed, log=log, callbacks=show)
         policy.save(out)
     print_line(f"Policy: {out}, learning curve: {log}")
 

@@ -1,70 +1,34 @@
-"""Drawings of automata, without any program but matplotlib.
-
-States stand in levels, by their distance from the start, or on a circle; whichever has fewer crossings, arrows through
-states and labels on each other. A label lies on its arrow, at the place where it hides least.
-"""
+"""Drawings of automata with matplotlib; Graphviz is not needed."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import BytesIO
-from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from automata.fa.dfa import DFA
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Wedge
 from matplotlib.path import Path as Curve
-from numpy.typing import NDArray
 from torch import Tensor
 
-from sttau.automata import PA
-from sttau.automata.exchange import Picture, picture, to_dot, to_json, to_prism
+from sttau.automata import AutomatonLike
+from sttau.automata.exchange import diagram, to_dot, to_json, to_prism
 from sttau.files import write_atomically
+from sttau.plotting.automaton_layout import RADIUS, Points, arrange, extent
 from sttau.plotting.style import BLUE, INK, MUTED, look
 
-Points = NDArray[np.float64]
-
-_FORMS = (".svg", ".png", ".dot", ".json", ".prism")
-_RADIUS = 0.26  # of a state; one unit is about two characters high and ten wide
-_LETTER = 0.105
-_LINE = 0.2
-_INCHES = 0.85  # of one unit, in a figure of its own
-_LOOP = 1.4  # from the middle of a state to the points that draw its loop outwards
-
-
-class _Arrow(NamedTuple):
-    """An arrow between states as the points of a Bézier curve, and what is written on it."""
-
-    control: Points  # (3, 2), or (4, 2) for a loop
-    ends: tuple[int, int]
-    label: str
-    size: tuple[float, float]  # width and height of the label
-
-    def at(self, t: NDArray[np.float64] | Sequence[float]) -> Points:
-        """Points of the curve, (n, 2)."""
-        t = np.asarray(t)[:, None]
-        degree = len(self.control) - 1
-        weights = [math.comb(degree, n) * t**n * (1 - t) ** (degree - n) for n in range(degree + 1)]
-        return sum((w * p for w, p in zip(weights, self.control, strict=True)), np.zeros((len(t), 2)))
-
-
-class _Layout(NamedTuple):
-    places: Points  # (states, 2)
-    starts: dict[int, float]  # the direction, an angle, from which a state's start arrow comes
-    arrows: list[_Arrow]
-    labels: Points  # (arrows, 2): the middle of each label
-    cost: float
+_SUFFIXES = (".svg", ".png", ".dot", ".json", ".prism")
+_INCHES = 0.85  # size of one unit of the layout
 
 
 def draw_automaton(
     axes: Axes,
-    automaton: DFA | PA,
+    automaton: AutomatonLike,
     title: str = "",
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
@@ -72,20 +36,20 @@ def draw_automaton(
     smallest: float = 0.005,
     color: str = BLUE,
 ) -> None:
-    """Draw a DFA or a PA. Double circles accept; where only a part of the runs is accepted, so much is filled.
+    """Draw an automaton. Double circles accept; states that accept with a probability are filled by that share.
 
     Args:
-        axes: where to draw.
-        automaton: readable up to about twelve states.
-        title: above the drawing.
-        probabilities: of a DFA's edges (state, symbol), written behind the symbol.
-        variances: of a DFA's edges likewise, or of a PA's, (symbols, k, k).
-        smallest: a PA's edges less probable than this are left out.
-        color: of the states.
+        axes: Axes of the drawing.
+        automaton: Automaton; drawings are readable up to about twelve states.
+        title: Title of the drawing.
+        probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
+        variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
+        smallest: Smallest probability of an edge of a PA that is shown.
+        color: Color of the states.
     """
-    shown = picture(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
-    layout = _arrange(shown, smallest)
-    low, high = _extent(layout)
+    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
+    layout = arrange(shown, smallest)
+    low, high = extent(layout)
     axes.set_xlim(low[0], high[0])
     axes.set_ylim(low[1], high[1])
     axes.set_aspect("equal")
@@ -96,7 +60,7 @@ def draw_automaton(
     spec = axes.get_subplotspec()
     rows, columns = (1, 1) if spec is None else spec.get_gridspec().get_geometry()
     inches = 0.97 * figure.get_size_inches() / (columns, rows)
-    scale = float(min(inches / (high - low)))  # inches of a unit
+    scale = float(min(inches / (high - low)))  # inches per unit
     font = min(9.0, max(4.0, 9.5 * scale / _INCHES))
 
     for arrow in layout.arrows:
@@ -106,27 +70,27 @@ def draw_automaton(
         axes.text(x, y, arrow.label, ha="center", va="center", fontsize=font, zorder=6, bbox=box, linespacing=1.05)
     for state, (x, y) in enumerate(layout.places):
         output = shown.output[state]
-        axes.add_patch(Circle((x, y), _RADIUS, facecolor="white", edgecolor=color, linewidth=1.6, zorder=3))
+        axes.add_patch(Circle((x, y), RADIUS, facecolor="white", edgecolor=color, linewidth=1.6, zorder=3))
         text = str(state)
         if output > 0.995:
-            axes.add_patch(Circle((x, y), _RADIUS * 0.8, fill=False, edgecolor=color, linewidth=1.2, zorder=4))
+            axes.add_patch(Circle((x, y), RADIUS * 0.8, fill=False, edgecolor=color, linewidth=1.2, zorder=4))
         elif output >= 0.005:
-            wedge = Wedge((x, y), _RADIUS * 0.92, 90 - 360 * output, 90, facecolor=color, alpha=0.25, zorder=4)
+            wedge = Wedge((x, y), RADIUS * 0.92, 90 - 360 * output, 90, facecolor=color, alpha=0.25, zorder=4)
             axes.add_patch(wedge)
             text += f"\n{output:.2f}"
         size = font if "\n" not in text else 0.8 * font
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=INK, zorder=5, linespacing=0.95)
     for state, angle in layout.starts.items():
         away = np.array([math.cos(angle), math.sin(angle)])
-        begin, end = layout.places[state] + 3.2 * _RADIUS * away, layout.places[state] + _RADIUS * away
+        begin, end = layout.places[state] + 3.2 * RADIUS * away, layout.places[state] + RADIUS * away
         _draw_arrow(axes, np.stack([begin, (begin + end) / 2, end]), font)
         if shown.initial[state] < 0.995:
-            x, y = layout.places[state] + 4 * _RADIUS * away
+            x, y = layout.places[state] + 4 * RADIUS * away
             axes.text(x, y, f"{shown.initial[state]:.2f}", ha="center", va="center", fontsize=font, zorder=6)
 
 
 def drawing(
-    automaton: DFA | PA,
+    automaton: AutomatonLike,
     title: str = "",
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
@@ -134,15 +98,15 @@ def drawing(
     smallest: float = 0.005,
     color: str = BLUE,
 ) -> Figure:
-    """Return a figure of an automaton, as large as it needs; arguments are those of :func:`draw_automaton`.
+    """Return a figure of an automaton, sized to fit; arguments are those of :func:`draw_automaton`.
 
     Example:
         >>> from sttau.automata import stochastic
         >>> drawing(stochastic(2), "PA-2").axes[0].get_title(loc="left")
         'PA-2'
     """
-    shown = picture(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
-    low, high = _extent(_arrange(shown, smallest))
+    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
+    low, high = extent(arrange(shown, smallest))
     with look():
         width, height = _INCHES * (high - low)
         figure = Figure(figsize=(width, height + (0.35 if title else 0)))
@@ -160,7 +124,7 @@ def drawing(
 
 
 def save_drawing(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure as SVG or PNG, by the end of its name, in one step; return its path."""
+    """Write a figure as SVG or PNG, by the suffix of its name, atomically; return its path."""
     path = Path(path)
     kind = path.suffix.lstrip(".")
     if kind not in ("svg", "png"):
@@ -172,7 +136,7 @@ def save_drawing(figure: Figure, path: str | os.PathLike[str]) -> Path:
 
 
 def write_automaton(
-    automaton: DFA | PA,
+    automaton: AutomatonLike,
     path: str | os.PathLike[str],
     title: str = "",
     *,
@@ -180,15 +144,15 @@ def write_automaton(
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
 ) -> Path:
-    """Write an automaton in the form that the end of the name asks for: .svg, .png, .dot, .json or .prism.
+    """Write an automaton in the format of the file's suffix: .svg, .png, .dot, .json or .prism.
 
     Args:
-        automaton: a DFA or a PA.
-        path: where to; written in one step.
-        title: of a drawing.
-        probabilities: as in :func:`draw_automaton`, for drawings and DOT.
-        variances: likewise.
-        smallest: likewise.
+        automaton: Automaton.
+        path: Path of the file, which is written atomically.
+        title: Title of a drawing.
+        probabilities: Probabilities as in :func:`draw_automaton`, for drawings and DOT.
+        variances: Variances as in :func:`draw_automaton`.
+        smallest: Smallest probability as in :func:`draw_automaton`.
 
     Example:
         >>> import tempfile
@@ -211,254 +175,9 @@ def write_automaton(
 
 
 def check_ending(path: Path) -> None:
-    """Raise if :func:`write_automaton` knows no form for a file of this name."""
-    if path.suffix not in _FORMS:
-        raise ValueError(f"an automaton is written as {', '.join(_FORMS)}, got {path.name!r}")
-
-
-# ------------------------------------------------------------------------------------------------------ where things go
-
-
-def _arrange(shown: Picture, smallest: float) -> _Layout:
-    """The better of two ways to place the states; with many arrows the circle."""
-    ways = [_circle(shown)] if _density(shown) > 3 else [_levels(shown), _circle(shown)]
-    return min((_lay_out(shown, places, smallest) for places in ways), key=lambda layout: layout.cost)
-
-
-def _density(shown: Picture) -> float:
-    """Arrows between different states, for each state."""
-    return sum(i != j for i, j in shown.edges) / len(shown.output)
-
-
-def _size(labels: Sequence[str]) -> tuple[str, tuple[float, float]]:
-    """The text of an arrow and how large it is: plain symbols beside each other, others below each other."""
-    text = ", ".join(labels) if all(len(label) <= 2 for label in labels) else "\n".join(labels)
-    lines = text.split("\n")
-    return text, (_LETTER * max(map(len, lines)) + 0.06, _LINE * len(lines))
-
-
-def _spacing(shown: Picture) -> float:
-    """Between the middles of neighbors, so that a label fits between them."""
-    widths = [_size(labels)[1][0] for (i, j), labels in shown.edges.items() if i != j]
-    return max(1.6, 2 * _RADIUS + 0.5 + max(widths, default=0.0))
-
-
-def _levels(shown: Picture) -> Points:
-    """Columns by distance from the start, those at one distance above each other."""
-    start = int(np.argmax(shown.initial))
-    level = {start: 0}
-    queue = [start]
-    for state in queue:
-        for source, target in shown.edges:
-            if source == state and target not in level:
-                level[target] = level[state] + 1
-                queue.append(target)
-    for state in range(len(shown.output)):
-        level.setdefault(state, max(level.values()) + (state not in level))
-    rows: dict[int, list[int]] = {}
-    for state in sorted(level, key=lambda s: (level[s], queue.index(s) if s in queue else s)):
-        rows.setdefault(level[state], []).append(state)
-    wide = _spacing(shown)
-    places = np.zeros((len(shown.output), 2))
-    for column, states in rows.items():
-        for row, state in enumerate(states):
-            places[state] = wide * column, max(1.9, 0.8 * wide) * ((len(states) - 1) / 2 - row)
-    return places
-
-
-def _circle(shown: Picture) -> Points:
-    """On a circle, the start at the left, in an order with few crossings and short arrows."""
-    n = len(shown.output)
-    ends = np.array([pair for pair in shown.edges if pair[0] != pair[1]], dtype=np.int64).reshape(-1, 2)
-
-    def cost(order: NDArray[np.int64]) -> float:
-        place = np.empty(n, dtype=np.int64)
-        place[order] = np.arange(n)
-        a, b = np.sort(place[ends], axis=1).T
-        between = (a[:, None] < a) & (a < b[:, None]) & (b > b[:, None])
-        return float(between.sum() + np.sin(np.pi * (b - a) / n).sum())
-
-    order = np.arange(n)
-    best = cost(order)
-    improved = len(ends) > 0
-    while improved:
-        improved = False
-        for i, j in combinations(range(n), 2):
-            order[[i, j]] = order[[j, i]]
-            if (now := cost(order)) < best - 1e-9:
-                best, improved = now, True
-            else:
-                order[[i, j]] = order[[j, i]]
-    shift = int(np.flatnonzero(order == int(np.argmax(shown.initial)))[0])
-    order = np.roll(order, -shift)
-    roomy = max(1.0, 0.5 + 0.2 * _density(shown))
-    radius = 0.0 if n == 1 else roomy * _spacing(shown) / (2 * math.sin(math.pi / n))
-    angles = math.pi - 2 * math.pi * np.arange(n) / n
-    places = np.empty((n, 2))
-    places[order] = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    return places
-
-
-def _lay_out(shown: Picture, places: Points, smallest: float) -> _Layout:
-    """Arrows, then labels, for states in these places; and how bad that is."""
-    middle = places.mean(axis=0)
-    starts = {}
-    for state, chance in enumerate(shown.initial):
-        if chance >= max(smallest, 1e-300):
-            away = places[state] - middle
-            starts[state] = (
-                math.pi if abs(away[1]) < abs(away[0]) * 2 and away[0] <= 0 else math.atan2(away[1], away[0])
-            )
-    taken: dict[int, list[float]] = {state: [starts[state]] if state in starts else [] for state in range(len(places))}
-    arrows = []
-    for (i, j), labels in shown.edges.items():
-        if i != j:
-            arrow = _straight_or_bent(places, i, j, labels, shown.edges.get((j, i)))
-            arrows.append(arrow)
-            for state, towards in ((i, arrow.control[1]), (j, arrow.control[1])):
-                dx, dy = towards - places[state]
-                taken[state].append(math.atan2(dy, dx))
-    for (i, j), labels in shown.edges.items():
-        if i == j:
-            arrows.append(_loop(places[i], i, labels, taken[i], places[i] - middle))
-    labels_at, cost = _place_labels(arrows, places)
-    return _Layout(places, starts, arrows, labels_at, cost + _crossings(arrows, places))
-
-
-def _straight_or_bent(places: Points, i: int, j: int, labels: Sequence[str], back: Sequence[str] | None) -> _Arrow:
-    """An arrow from circle to circle; it swings to its left where there is one ``back``, or around a state."""
-    start, end = places[i], places[j]
-    text, size = _size(labels)
-    others = np.delete(places, [i, j], axis=0)
-    bends = [0.0, 0.25, -0.25, 0.45]
-    if back is not None:  # far enough for the labels of both
-        between = (size[1] + _size(back)[1][1]) / 2 + 0.06
-        bends = [max(0.16, between / float(np.linalg.norm(end - start))) + more for more in (0.0, 0.18, 0.36)]
-    best: tuple[float, _Arrow] | None = None
-    for bend in bends:
-        dx, dy = end - start
-        control = (start + end) / 2 + bend * np.array([-dy, dx])
-        arrow = _Arrow(_trimmed(np.stack([start, control, end])), (i, j), text, size)
-        points = arrow.at(np.linspace(0, 1, 25))
-        gaps = np.linalg.norm(points[:, None] - others, axis=-1)
-        hits = float((gaps < 1.35 * _RADIUS).sum()) if others.size else 0.0
-        if best is None or hits < best[0]:
-            best = hits, arrow
-    assert best is not None
-    return best[1]
-
-
-def _trimmed(control: Points) -> Points:
-    """The part of a quadratic Bézier curve between the circles around its ends."""
-    curve = _Arrow(control, (0, 0), "", (0, 0))
-    t = np.linspace(0, 1, 401)
-    points = curve.at(t)
-    outside = (np.linalg.norm(points - control[0], axis=1) > _RADIUS) & (
-        np.linalg.norm(points - control[2], axis=1) > _RADIUS
-    )
-    low, high = t[outside][0], t[outside][-1]
-    p, q, r = control
-
-    def blossom(s: float, u: float) -> Points:
-        a, b = (1 - s) * p + s * q, (1 - s) * q + s * r
-        return np.asarray((1 - u) * a + u * b)
-
-    return np.stack([blossom(low, low), blossom(low, high), blossom(high, high)])
-
-
-def _loop(center: Points, state: int, labels: Sequence[str], taken: list[float], outward: Points) -> _Arrow:
-    """An arrow from a state to itself, where there is most room between the other arrows."""
-    candidates = np.linspace(-math.pi, math.pi, 24, endpoint=False) + math.pi / 2
-    wish = math.atan2(outward[1], outward[0]) if np.linalg.norm(outward) > 1e-9 else math.pi / 2
-
-    def room(angle: float) -> float:
-        gaps = [abs(math.remainder(angle - other, 2 * math.pi)) for other in taken]
-        return min([*gaps, 1.0]) + 0.05 * math.cos(angle - wish) + 0.02 * abs(math.sin(angle))
-
-    angle = max(candidates.tolist(), key=room)
-    text, size = _size(labels)
-    turns = angle + np.array([-0.45, -0.42, 0.42, 0.45])
-    reach = np.array([_RADIUS, _LOOP, _LOOP, _RADIUS])
-    points = center + reach[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
-    return _Arrow(points, (state, state), text, size)
-
-
-def _place_labels(arrows: list[_Arrow], places: Points) -> tuple[Points, float]:
-    """Where the labels go, and how much they hide: other labels, states, other arrows."""
-    if not arrows:
-        return np.zeros((0, 2)), 0.0
-    sizes = np.array([arrow.size for arrow in arrows])
-    curves = np.stack([arrow.at(np.linspace(0, 1, 25)) for arrow in arrows])
-    steps = np.linspace(0.24, 0.76, 14)
-    candidates = []
-    for arrow, size in zip(arrows, sizes, strict=True):
-        points = arrow.at(steps)
-        if arrow.ends[0] == arrow.ends[1]:  # beyond the top of the loop
-            top = arrow.at([0.5])[0]
-            away = (top - places[arrow.ends[0]]) / np.linalg.norm(top - places[arrow.ends[0]])
-            edge = float(np.min(size / 2 / np.maximum(np.abs(away), 1e-9)))  # from the label's middle to its border
-            points = top + (edge + np.array([-0.1, 0.0, 0.05, 0.2]))[:, None] * away
-        candidates.append(points)
-    chosen = np.stack([points[len(points) // 2] for points in candidates])
-
-    def badness(n: int, points: Points) -> Points:
-        width, height = sizes[n] / 2
-        apart = np.abs(points[:, None] - np.delete(chosen, n, axis=0))
-        reach = (sizes[n] + np.delete(sizes, n, axis=0)) / 2 + 0.03
-        overlap = np.prod(np.clip(reach - apart, 0, None), axis=-1).sum(-1)
-        near = np.clip(np.abs(points[:, None] - places) - sizes[n] / 2, 0, None)
-        states = np.clip(1.15 * _RADIUS - np.linalg.norm(near, axis=-1), 0, None).sum(-1)
-        other = np.delete(curves, n, axis=0).reshape(-1, 2)
-        inside = (np.abs(points[:, None] - other) < np.array([width, height])).all(-1).sum(-1)
-        middle = np.abs(np.arange(len(points)) - (len(points) - 1) / 2) / len(points)
-        return np.asarray(40 * overlap + 30 * states + 0.35 * inside + 0.4 * middle)
-
-    for _ in range(4):
-        for n in np.argsort([len(points) for points in candidates], kind="stable"):
-            scores = badness(n, candidates[n])
-            chosen[n] = candidates[n][int(scores.argmin())]
-    return chosen, float(sum(badness(n, chosen[n : n + 1])[0] for n in range(len(arrows))))
-
-
-def _crossings(arrows: list[_Arrow], places: Points) -> float:
-    """How often arrows cross or run along each other; more where one runs through a state; a little for length."""
-    between = [arrow for arrow in arrows if arrow.ends[0] != arrow.ends[1]]
-    curves = [arrow.at(np.linspace(0, 1, 13)) for arrow in between]
-    cost = 0.0
-    for one, other in combinations(range(len(between)), 2):
-        cost += _cross(curves[one], curves[other])
-        gaps = np.linalg.norm(curves[one][2:-2, None] - curves[other][None, 2:-2], axis=-1).min(axis=1)
-        cost += 2.0 * float((gaps < 0.12).sum() > 2)  # they run along each other
-    for arrow, curve in zip(between, curves, strict=True):
-        others = np.delete(places, list(arrow.ends), axis=0)
-        if others.size:
-            cost += 5.0 * bool((np.linalg.norm(curve[:, None] - others, axis=-1) < 1.1 * _RADIUS).any())
-        cost += 0.1 * float(np.linalg.norm(np.diff(curve, axis=0), axis=1).sum())
-    return cost
-
-
-def _cross(a: Points, b: Points) -> int:
-    """How often two chains of segments cross."""
-
-    def side(p: Points, q: Points, r: Points) -> Points:
-        a, b = q - p, r - p
-        return np.asarray(a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0])
-
-    p, q, r, s = a[:-1, None], a[1:, None], b[None, :-1], b[None, 1:]
-    crossing = (side(p, q, r) * side(p, q, s) < 0) & (side(r, s, p) * side(r, s, q) < 0)
-    return int(crossing.sum())
-
-
-def _extent(layout: _Layout) -> tuple[Points, Points]:
-    """Lower left and upper right corner of all that is drawn."""
-    parts = [layout.places - _RADIUS, layout.places + _RADIUS]
-    parts += [arrow.at(np.linspace(0, 1, 13)) for arrow in layout.arrows]
-    for arrow, middle in zip(layout.arrows, layout.labels, strict=True):
-        parts += [middle[None] - np.array(arrow.size) / 2, middle[None] + np.array(arrow.size) / 2]
-    for state, angle in layout.starts.items():
-        parts.append(layout.places[state] + 4.6 * _RADIUS * np.array([[math.cos(angle), math.sin(angle)]]))
-    points = np.concatenate(parts)
-    return points.min(axis=0) - 0.12, points.max(axis=0) + 0.12
+    """Raise an error if :func:`write_automaton` does not support the suffix of a path."""
+    if path.suffix not in _SUFFIXES:
+        raise ValueError(f"an automaton is written as {', '.join(_SUFFIXES)}, got {path.name!r}")
 
 
 def _draw_arrow(axes: Axes, control: Points, font: float) -> None:

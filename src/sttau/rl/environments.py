@@ -1,4 +1,7 @@
-"""Tasks: environments of Gymnasium, how long an episode lasts, and which part of the state a policy may see."""
+"""Tasks: an environment of Gymnasium, the length of an episode, and the part of the state that a policy observes.
+
+A new task is one new entry of :data:`TASKS`.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """What a policy has to do.
+    """A reinforcement learning task.
 
     Attributes:
-        name: as it stands in tables and on the command line.
-        environment: Gymnasium's name of it.
-        horizon: steps after which an episode ends at the latest.
-        observations: names of what is seen.
-        seen: their places in the environment's own observation.
-        scale: what each is multiplied with, to be of order one.
-        actions: names of what can be done.
-        failing: whether an episode that ends before the horizon has failed, and its last step earns nothing. This is
-            the paper's reward for CartPole; without it the environment's own reward counts.
+        name: Name in tables and on the command line.
+        environment: Name of the environment in Gymnasium.
+        horizon: Largest number of steps of an episode.
+        observations: Names of the observations.
+        seen: Positions of the observations in the environment's own observation.
+        scale: Factor of each observation, to bring it to order one.
+        actions: Names of the actions.
+        failing: Whether an episode that ends before the horizon has failed, and its last step has reward 0. This is
+            the paper's reward for CartPole; otherwise the environment's own reward is used.
     """
 
     name: str
@@ -44,9 +47,9 @@ class Task:
         if self.horizon < 1:
             raise ValueError(f"horizon must be at least 1 step, got {self.horizon}")
         if not len(self.observations) == len(self.seen) == len(self.scale) > 0:
-            raise ValueError("observations, seen and scale must have one entry each for everything that is seen")
+            raise ValueError("observations, seen and scale must have the same number of entries, at least one")
         if len(self.actions) < 2:
-            raise ValueError(f"actions must be at least 2, got {len(self.actions)}")
+            raise ValueError(f"there must be at least 2 actions, got {len(self.actions)}")
 
 
 _CARTPOLE = ("position", "velocity", "angle", "angular velocity")
@@ -66,7 +69,7 @@ def _acrobot(name: str, seen: Sequence[int]) -> Task:
     return Task(name, "Acrobot-v1", 500, *chosen, actions)
 
 
-#: All tasks by name. ``cartpole`` has the paper's 50 steps, ``cartpole500`` those of CartPole-v1; ``pomdp`` hides all
+#: All tasks by name. ``cartpole`` has the paper's 50 steps, ``cartpole500`` the 500 of CartPole-v1; ``pomdp`` hides all
 #: velocities.
 TASKS: dict[str, Task] = {
     task.name: task
@@ -82,7 +85,7 @@ TASKS: dict[str, Task] = {
 
 
 def find_task(name: str, horizon: int | None = None) -> Task:
-    """A task by name, with another horizon if one is given.
+    """Return a task by name, with another horizon if one is given.
 
     Example:
         >>> find_task("cartpole-pomdp").observations
@@ -96,7 +99,7 @@ def find_task(name: str, horizon: int | None = None) -> Task:
 
 
 class Step(NamedTuple):
-    """What comes of one action in each copy of an environment."""
+    """Result of one action in each copy of an environment."""
 
     observations: Tensor  # (copies, observations)
     rewards: Tensor  # (copies,)
@@ -104,14 +107,14 @@ class Step(NamedTuple):
 
 
 class Environments:
-    """Copies of a task's environment side by side, on Gymnasium's vectorized code where there is some.
+    """Parallel copies of a task's environment, on Gymnasium's vectorized implementation if there is one.
 
-    A copy whose episode has ended is begun anew by its next step; whoever plays stops reading it there.
+    A copy whose episode has ended is reset by its next step; the caller must ignore its later results.
 
     Args:
-        task: what is played.
-        copies: how many.
-        frames: whether pictures of the first copy will be asked for.
+        task: Task.
+        copies: Number of copies.
+        frames: Whether :meth:`frame` will be called.
 
     Example:
         >>> with Environments(find_task("cartpole-pomdp"), copies=3) as environments:
@@ -141,7 +144,7 @@ class Environments:
         space = whole.single_observation_space
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1 or max(task.seen) >= space.shape[0]:
             raise ValueError(
-                f"{task.name} sees the entries {task.seen} of an observation, "
+                f"{task.name} uses the entries {task.seen} of an observation, "
                 f"but observations of {task.environment} are {space}"
             )
         count = getattr(whole.single_action_space, "n", None)
@@ -166,11 +169,11 @@ class Environments:
         self._environments.close()
 
     def reset(self, seed: int) -> Tensor:
-        """Begin an episode in every copy: (copies, observations)."""
+        """Start an episode in every copy and return the observations, (copies, observations)."""
         return torch.from_numpy(self._environments.reset(seed=seed)[0])
 
     def step(self, actions: Tensor) -> Step:
-        """Do an action, (copies,), in every copy."""
+        """Take an action, (copies,), in every copy."""
         observations, rewards, failed, late, _ = self._environments.step(actions.numpy())
         if self.task.failing:
             rewards = 1.0 - failed
@@ -181,7 +184,7 @@ class Environments:
         )
 
     def frame(self) -> NDArray[np.uint8]:
-        """A picture of the first copy, (height, width, 3)."""
+        """Return an image of the first copy, (height, width, 3)."""
         frames = self._environments.render()
         assert frames is not None
         return np.asarray(frames[0], dtype=np.uint8)

@@ -1,11 +1,11 @@
-"""Recurrent policies: any layer with a dense head; or ST-τ with one state an action, which needs no head.
+"""Recurrent policies: any layer with a dense head; or ST-τ with one state per action, which needs no head.
 
-A policy is a :class:`~sttau.models.SequenceClassifier` over actions, so it is saved and loaded as one. Its answer
+A policy is a :class:`~sttau.models.SequenceClassifier` over actions, so it is saved and loaded as one. Its output
 after step t is the distribution π_t over actions. With ST-τ and k states for k actions (the paper's appendix on
 reinforcement learning) that is α_t, the Gumbel softmax over the states itself.
 
-While an episode is played, a policy goes step by step; to learn, it reads whole episodes at once. Both use the same
-draws, so both give the same π_t.
+During an episode a policy is evaluated step by step; the training step evaluates whole episodes at once. Both use the
+same noise, so both give the same π_t.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from sttau.rl.environments import Task
 #: still explores, and a greedy LSTM does not.
 Choice = Literal["sampling", "greedy"]
 
-_LAW_SAMPLES = 64  # of the step's own noise, for the law of an action
+_NOISE_SAMPLES = 64  # samples of the step's own noise, for the distribution of an action
 
 
 def make_policy(
     method: str, task: Task, *, hidden_size: int = 100, seed: int = 0, settings: Mapping[str, Any] | None = None
 ) -> SequenceClassifier:
-    """A new policy for a task.
+    """Return a new policy for a task.
 
     Args:
-        method: name of a method of one network (``sttau.methods.METHODS``), with ``-gru`` for its GRU form. ST-τ has
-            as many states as there are actions, unless settings say otherwise.
-        task: gives the sizes and the names.
-        hidden_size: of the layer.
-        seed: of the first weights.
-        settings: more arguments of the layer.
+        method: Name of a method of one network (``sttau.methods.METHODS``), with ``-gru`` for its GRU form. ST-τ has
+            one state per action, unless settings say otherwise.
+        task: Task that defines the sizes and names.
+        hidden_size: Hidden size of the layer.
+        seed: Seed of the initial weights.
+        settings: Further arguments of the layer.
 
     Example:
         >>> from sttau.rl.environments import find_task
@@ -65,7 +65,7 @@ def make_policy(
 
 
 def _layer_of(method: str) -> Callable[..., nn.Module]:
-    """The constructor of the layer of a method, or of its GRU form."""
+    """Constructor of the layer of a method, or of its GRU form."""
     name, cell = (method.removesuffix("-gru"), "gru") if method.endswith("-gru") else (method, None)
     record = find_method(name)
     if record.sampling == "members" or (cell is not None and cell not in record.layers):
@@ -80,39 +80,39 @@ class _Names(NamedTuple):
 
 
 def check_policy(policy: SequenceClassifier, task: Task) -> None:
-    """Raise a clear error if a policy cannot play a task, or cannot go step by step."""
+    """Raise an error if a policy does not fit a task, or cannot be evaluated step by step."""
     layer = policy.layer
     if layer.input_size != len(task.observations):
         raise ValueError(
-            f"the policy reads {layer.input_size} numbers a step, but {task.name} shows {len(task.observations)} "
+            f"the policy has {layer.input_size} features per step, but {task.name} has {len(task.observations)} "
             f"({', '.join(task.observations)}); choose another task, or make_policy(method, task)"
         )
     if policy.num_classes != len(task.actions):
-        raise ValueError(f"the policy knows {policy.num_classes} actions, but {task.name} has {len(task.actions)}")
+        raise ValueError(f"the policy has {policy.num_classes} actions, but {task.name} has {len(task.actions)}")
     if policy.device.type != "cpu" or policy.dtype != torch.float32:
-        raise ValueError(f"a policy plays on the CPU in float32, but this one is {policy.dtype} on {policy.device}")
+        raise ValueError(f"a policy must be on the CPU in float32, but this one is {policy.dtype} on {policy.device}")
     if policy.embedding is not None or layer.num_layers > 1 or layer.bidirectional or policy.dropout:
-        raise ValueError("a policy needs one layer that reads numbers forwards, with dropout=0")
+        raise ValueError("a policy needs one unidirectional layer over features, with dropout=0")
     finite = None if layer.num_states is None else policy.finite_state_layer
     if finite is not None and (finite.mode not in ("soft", "deterministic") or finite.readout != "state"):
-        raise ValueError('a policy of ST-τ needs mode="soft" or "deterministic", and readout="state"')
+        raise ValueError('an ST-τ policy needs mode="soft" or "deterministic", and readout="state"')
 
 
 def log_probabilities(
     policy: SequenceClassifier, observations: Tensor, actions: Tensor, *, noise: Noise, choice: Choice = "sampling"
 ) -> Tensor:
-    """log of the probability of every action of whole episodes, with a gradient: (episodes, time).
+    """Return the log-probability of every action of whole episodes, with a gradient: (episodes, time).
 
-    This is log π_t(a_t), given the noise. A greedy choice of ST-τ's states is itself a draw, by the Gumbel-max trick,
-    from softmax(l_t): its probability is that of this law. (l_t = τ log α_t − γ_t, up to a constant.) A greedy choice
-    without such noise has no law that could be improved; π_t stands in for it, as in the paper.
+    This is log π_t(a_t), given the noise. A greedy choice of ST-τ's states is itself a draw from softmax(l_t), by the
+    Gumbel-max trick, and has its probability. (l_t = τ log α_t − γ_t, up to a constant.) A greedy choice without such
+    noise is deterministic and has no gradient; π_t is used instead, as in the paper.
 
     Args:
-        policy: who played.
-        observations: (episodes, time, features).
-        actions: (episodes, time).
-        noise: of the episodes.
-        choice: how actions were taken.
+        policy: Policy that played the episodes.
+        observations: (episodes, time, features) observations.
+        actions: (episodes, time) actions.
+        noise: Noise of the episodes.
+        choice: How actions were taken from π_t.
 
     Example:
         >>> from sttau.rl.environments import find_task
@@ -128,14 +128,14 @@ def log_probabilities(
 
 
 class Player:
-    """A policy that plays: its weights and masks, drawn once for the episodes, and where each of them stands.
+    """Step-by-step evaluation of a policy, without gradients.
 
-    Nothing here has a gradient.
+    Weights and masks are sampled once for the episodes; the object has the recurrent state of each episode.
 
     Args:
-        policy: who plays.
-        noise: names all draws, one row an episode.
-        horizon: of the episodes.
+        policy: Policy.
+        noise: Noise of all samples, one row per episode.
+        horizon: Largest number of steps of an episode.
 
     Example:
         >>> from sttau.rl.environments import find_task
@@ -166,7 +166,7 @@ class Player:
 
     @torch.no_grad()
     def step(self, observations: Tensor) -> Tensor:
-        """Read an observation, (episodes, features), move on, and return π_t, (episodes, actions)."""
+        """Read an observation, (episodes, features), update the state, and return π_t, (episodes, actions)."""
         weights, time = self._weights, len(self._logits)
         x = F.linear(observations * self._input_mask, weights.input, weights.input_bias)
         if not self.policy.layer.is_lstm:
@@ -180,41 +180,41 @@ class Player:
         self._logits.append(u @ weights.states.T)
         alpha = self._alpha(self._logits[-1], None if self._gumbel is None else self._gumbel[:, time])
         self._hidden = alpha @ weights.states
-        return self._answer(alpha)
+        return self._policy(alpha)
 
     @torch.no_grad()
-    def law(self, choice: Choice) -> Tensor:
-        """The law of every action taken so far, given all that came before its step: (episodes, time, actions).
+    def action_distribution(self, choice: Choice) -> Tensor:
+        """Return the distribution of every action so far, given everything before its step: (episodes, time, actions).
 
-        It is π_t itself, or certain where a choice is greedy. For ST-τ the step's own Gumbel noise is a part of the
-        chance: the law is softmax(l_t) for a greedy choice of states, and else a mean over draws.
+        It is π_t itself, or a point mass for a greedy choice. For ST-τ it includes the step's own Gumbel noise: it is
+        softmax(l_t) for a greedy choice of states, and a mean over samples of the noise otherwise.
         """
         logits = torch.stack(self._logits, dim=1)
         if self._finite is None:
-            return _taken(logits.softmax(-1), choice)
+            return _after_choice(logits.softmax(-1), choice)
         if self._gumbel is None:
-            return _taken(self._answer(self._alpha(logits, None)), choice)
+            return _after_choice(self._policy(self._alpha(logits, None)), choice)
         if choice == "greedy" and self.policy.has_fixed_labels:
-            return self._answer(logits.softmax(-1))
-        draws = Noise.of(torch.zeros(1, dtype=torch.int64)).gumbel(0, _LAW_SAMPLES, logits.shape[-1])
-        return _taken(self._answer(self._alpha(logits, draws[0, :, None, None])), choice).mean(0)
+            return self._policy(logits.softmax(-1))
+        draws = Noise.of(torch.zeros(1, dtype=torch.int64)).gumbel(0, _NOISE_SAMPLES, logits.shape[-1])
+        return _after_choice(self._policy(self._alpha(logits, draws[0, :, None, None])), choice).mean(0)
 
     def _alpha(self, logits: Tensor, gumbel: Tensor | None) -> Tensor:
         assert self._finite is not None
         return transition(logits, self._weights.temperature, gumbel, cast(Mode, self._finite.mode))
 
-    def _answer(self, alpha: Tensor) -> Tensor:
-        """π_t for α_t: the same where states are actions, else what the head makes of the state."""
+    def _policy(self, alpha: Tensor) -> Tensor:
+        """π_t for α_t: the same if states are actions, otherwise the output of the head."""
         head = self.policy.head
         return cast(Tensor, head(alpha if self.policy.has_fixed_labels else alpha @ self._weights.states)).softmax(-1)
 
 
-def _taken(chances: Tensor, choice: Choice) -> Tensor:
-    """The law of an action that is taken from these probabilities."""
+def _after_choice(chances: Tensor, choice: Choice) -> Tensor:
+    """Distribution of an action that is taken from these probabilities."""
     return chances if choice == "sampling" else F.one_hot(chances.argmax(-1), chances.shape[-1]).to(chances)
 
 
 def check_choice(choice: str) -> None:
-    """Raise unless it is one of :data:`Choice`."""
+    """Raise an error unless it is one of :data:`Choice`."""
     if choice not in get_args(Choice):
         raise ValueError(f"choice must be one of {', '.join(map(repr, get_args(Choice)))}, got {choice!r}")

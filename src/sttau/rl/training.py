@@ -1,9 +1,9 @@
-"""Playing episodes and learning from them: REINFORCE with a baseline, the same for every method.
+"""Episodes and training: REINFORCE with a baseline, the same for every method.
 
-A batch of episodes is played without gradients. Then one pass over the whole of them, with the same draws, gives
-log π_t(a_t) again, now with a gradient, and the loss is −mean_t A_t log π_t(a_t). The return that follows a step is
-G_t = Σ_{s ≥ t} γ^{s-t} r_s; its advantage A_t = G_t − b_t over a baseline that knows only the time t (a moving average
-over earlier batches), in units of the batch's standard deviation.
+A batch of episodes is played without gradients. One forward pass over all of them, with the same noise, then gives
+log π_t(a_t) with a gradient, and the loss is −mean_t A_t log π_t(a_t). The return that follows a step is
+G_t = Σ_{s ≥ t} γ^{s-t} r_s; its advantage A_t = G_t − b_t is relative to a baseline that depends only on the time t (a
+moving average over earlier batches), in units of the batch's standard deviation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,11 +28,11 @@ from sttau.rl.policies import Choice, Player, check_choice, check_policy, log_pr
 
 
 class Episodes(NamedTuple):
-    """Episodes as they were played, padded at the end."""
+    """A batch of episodes, padded at the end."""
 
     observations: Tensor  # (episodes, time, features)
     probabilities: Tensor  # (episodes, time, actions): π_t
-    law: Tensor  # (episodes, time, actions): of the action, given all before its step
+    action_distribution: Tensor  # (episodes, time, actions): of the action, given everything before its step
     actions: Tensor  # (episodes, time)
     rewards: Tensor  # (episodes, time), 0 beyond the end
     lengths: Tensor  # (episodes,)
@@ -45,8 +45,8 @@ class Episodes(NamedTuple):
 
     @property
     def entropy(self) -> float:
-        """Of an action given all before its step, in bits, averaged over steps."""
-        p = self.law.clamp_min(torch.finfo(self.law.dtype).tiny)
+        """Entropy of an action given everything before its step, in bits, averaged over steps."""
+        p = self.action_distribution.clamp_min(torch.finfo(self.action_distribution.dtype).tiny)
         bits = -(p * p.log2()).sum(-1)
         return float(bits[valid_steps(bits, self.lengths)].mean())
 
@@ -63,12 +63,12 @@ def play(
     """Play one episode in every copy of an environment, to the end.
 
     Args:
-        policy: who plays.
-        environments: where.
-        choice: how actions are taken.
-        seed: of everything random, together with ``number``.
-        number: of the batch.
-        on_step: is called before every step, for instance to take a picture.
+        policy: Policy.
+        environments: Copies of the environment.
+        choice: How actions are taken from π_t.
+        seed: Seed of all randomness, together with ``number``.
+        number: Number of the batch.
+        on_step: Function called before every step, for instance to render a frame.
 
     Example:
         >>> from sttau.rl import find_task, make_policy
@@ -84,14 +84,14 @@ def play(
     first, draws, chance = (int(n) for n in np.random.SeedSequence([seed, number]).generate_state(3))
     noise = Noise.of(torch.arange(copies), seed=draws)
     player = Player(policy, noise, task.horizon)
-    luck = torch.rand(task.horizon, copies, 1, generator=torch.Generator().manual_seed(chance))
+    uniform = torch.rand(task.horizon, copies, 1, generator=torch.Generator().manual_seed(chance))
     seen, chances, taken, rewards = [environments.reset(first)], [], [], []
     lengths = torch.zeros(copies, dtype=torch.int64)
     playing = torch.ones(copies, dtype=torch.bool)
     for t in range(task.horizon):
         on_step()
         pi = player.step(seen[t])
-        action = pi.argmax(-1) if choice == "greedy" else (luck[t] >= pi.cumsum(-1)[:, :-1]).sum(-1)
+        action = pi.argmax(-1) if choice == "greedy" else (uniform[t] >= pi.cumsum(-1)[:, :-1]).sum(-1)
         step = environments.step(action)
         chances.append(pi)
         taken.append(action)
@@ -104,7 +104,7 @@ def play(
     return Episodes(
         observations=torch.stack(seen, dim=1),
         probabilities=torch.stack(chances, dim=1),
-        law=player.law(choice),
+        action_distribution=player.action_distribution(choice),
         actions=torch.stack(taken, dim=1),
         rewards=torch.stack(rewards, dim=1),
         lengths=lengths,
@@ -114,16 +114,16 @@ def play(
 
 @dataclass(frozen=True)
 class Settings:
-    """How a policy is trained.
+    """Settings of the training of a policy.
 
     Attributes:
-        episodes: how many are played in all.
-        batch: how many are played between two updates.
-        learning_rate: of Adam.
-        discount: γ.
-        memory: share of the baseline that an update keeps.
-        clip: largest norm of a gradient.
-        choice: how actions are taken.
+        episodes: Total number of episodes.
+        batch: Episodes per update.
+        learning_rate: Learning rate of Adam.
+        discount: Discount factor γ.
+        memory: Decay of the moving average of the baseline.
+        clip: Largest norm of the gradient.
+        choice: How actions are taken from π_t.
     """
 
     episodes: int = 1000
@@ -145,14 +145,18 @@ class Settings:
 
 
 class Point(NamedTuple):
-    """A point of a learning curve: one batch of episodes, played before the policy learnt from it."""
+    """A point of a learning curve: one batch of episodes, played before the update on it."""
 
-    episodes: int  # played so far, this batch included
-    steps: int  # of the environment, likewise
-    reward: float  # cumulative, mean over the batch
+    episodes: int  # so far, including this batch
+    steps: int  # of the environment so far, including this batch
+    reward: float  # cumulative reward, mean over the batch
     entropy: float  # of an action, in bits
     temperature: float | None  # τ
     seconds: float
+
+
+#: Called with every point of the learning curve.
+Callback = Callable[[Point], None]
 
 
 def train(
@@ -162,17 +166,17 @@ def train(
     *,
     seed: int = 0,
     log: str | os.PathLike[str] | None = None,
-    on_point: Callable[[Point], None] = lambda _: None,
+    callbacks: Callback | Iterable[Callback] = (),
 ) -> list[Point]:
     """Train a policy in place and return its learning curve.
 
     Args:
-        policy: from :func:`~sttau.rl.policies.make_policy`.
-        task: what it learns.
-        settings: how.
-        seed: of everything random but the policy's first weights.
-        log: a file for the curve, one line of JSON a point, written as they come.
-        on_point: is told of every point.
+        policy: Policy of :func:`~sttau.rl.policies.make_policy`.
+        task: Task.
+        settings: Settings of the training.
+        seed: Seed of all randomness except the policy's initial weights.
+        log: File for the learning curve, one line of JSON per point, written during training.
+        callbacks: Functions called with every :class:`Point`.
 
     Example:
         >>> from sttau.rl import find_task, make_policy
@@ -182,6 +186,7 @@ def train(
         [10, 20]
     """
     check_policy(policy, task)
+    callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
     optimizer = torch.optim.Adam(policy.parameters(), settings.learning_rate)
     baseline = torch.zeros(task.horizon)
     known = torch.zeros(task.horizon, dtype=torch.bool)
@@ -207,7 +212,8 @@ def train(
             if log is not None:
                 with Path(log).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(point._asdict()) + "\n")
-            on_point(point)
+            for callback in callbacks:
+                callback(point)
             returns = returns_to_go(episodes.rewards, settings.discount)
             valid = valid_steps(returns, episodes.lengths)
             mean = (returns * valid).sum(0) / valid.sum(0).clamp_min(1)
@@ -231,7 +237,7 @@ def train(
 
 
 def returns_to_go(rewards: Tensor, discount: float) -> Tensor:
-    """G_t = Σ_{s ≥ t} γ^{s-t} r_s along the last dimension.
+    """Return G_t = Σ_{s ≥ t} γ^{s-t} r_s along the last dimension.
 
     Example:
         >>> returns_to_go(torch.tensor([1.0, 1.0, 1.0]), 0.5).tolist()

@@ -10,29 +10,16 @@ import torch
 from automata.fa.dfa import DFA
 from torch import Tensor
 
-from sttau.automata import PA, compare, random_pa, tomita
-from sttau.data.stochastic import PROBABILISTIC_GRAMMARS
+from sttau.automata import compare
+from sttau.languages import PA, random_pa, stochastic, tomita
 
 EYE = torch.eye(2, dtype=torch.float64)
 HALF = torch.full((2, 2), 0.5, dtype=torch.float64)
 
 
-def _grammar(number: int) -> PA:
-    moves = torch.tensor(PROBABILISTIC_GRAMMARS[number].moves, dtype=torch.float64)
-    k = moves.shape[-1]
-    return PA(torch.eye(k)[0], moves, torch.eye(k)[1], ("0", "1"))
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_probabilities_are_the_grammars_own(number: int) -> None:
-    strings = ["".join(s) for n in range(8) for s in product("01", repeat=n)]
-    expected = [PROBABILISTIC_GRAMMARS[number].probability(string) for string in strings]
-    assert _grammar(number).probability(strings).tolist() == pytest.approx(expected, abs=1e-14)
-
-
 def test_strings_lists_of_symbols_and_positions_are_the_same() -> None:
-    pa = _grammar(2)
-    ids = torch.tensor([[0, 1, 1], [1, -7, 99]])  # what stands beyond the length does not matter
+    pa = stochastic(2)
+    ids = torch.tensor([[0, 1, 1], [1, -7, 99]])  # values beyond the length are ignored
     given = pa.probability(["011", "1"])
     assert torch.equal(pa.probability([["0", "1", "1"], ["1"]]), given)
     assert torch.equal(pa.probability(ids, torch.tensor([3, 1])), given)
@@ -41,12 +28,12 @@ def test_strings_lists_of_symbols_and_positions_are_the_same() -> None:
 def test_symbols_may_have_several_characters() -> None:
     pa = PA(EYE[0], torch.stack([EYE, HALF]), EYE[1], ("stay", "toss"))
     assert pa.probability([["stay"], ["toss", "stay"]]).tolist() == [0, 0.5]
-    with pytest.raises(ValueError, match="give lists of symbols"):
+    with pytest.raises(ValueError, match="pass lists of symbols"):
         pa.probability(["stay"])
 
 
 def test_an_empty_batch_and_the_empty_string_are_read() -> None:
-    pa = _grammar(1)
+    pa = stochastic(1)
     assert pa.probability([]).shape == (0,)
     assert pa.probability([""]).tolist() == [0]
 
@@ -70,19 +57,21 @@ def test_many_strings_are_read_as_one_by_one(states: int, symbols: str) -> None:
     strings = [symbols[::-1] * n + symbols[:m] for n in range(4) for m in range(len(symbols))]
     alone = [float(pa.probability([string])) for string in strings]
     assert pa.probability(strings).tolist() == pytest.approx(alone, abs=1e-14)
-    law = pa.initial
+    state = pa.initial
     for symbol in strings[-1]:
-        law = law @ pa.matrices[symbols.index(symbol)]
-    assert float(law @ pa.output) == pytest.approx(alone[-1], abs=1e-14)
+        state = state @ pa.matrices[symbols.index(symbol)]
+    assert float(state @ pa.output) == pytest.approx(alone[-1], abs=1e-14)
 
 
 def test_long_strings_keep_their_probability() -> None:
-    pa = PA(EYE[0], torch.full((1, 2, 2), 0.5) * (1 + 1e-7), torch.ones(2), ("a",))  # rows as float32 leaves them
+    pa = PA(
+        EYE[0], torch.full((1, 2, 2), 0.5) * (1 + 1e-7), torch.ones(2), ("a",)
+    )  # rows with the rounding error of float32
     assert float(pa.probability(["a" * 2000])) == pytest.approx(1, abs=1e-12)
 
 
-def test_runs_accept_as_often_as_the_probability_says() -> None:
-    pa, count = _grammar(1), 20000
+def test_samples_accept_with_the_probability() -> None:
+    pa, count = stochastic(1), 20000
     p = pa.probability(["0", "1", "01"])
     drawn = pa.sample(["0", "1", "01"], count, seed=3).double().mean(0)
     assert bool(((drawn - p).abs() < 4 * (p * (1 - p) / count).sqrt()).all())
@@ -90,7 +79,7 @@ def test_runs_accept_as_often_as_the_probability_says() -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-def test_a_dfa_is_a_pa_and_comes_back(number: int) -> None:
+def test_a_dfa_is_converted_to_a_pa_and_back(number: int) -> None:
     pa = PA.from_dfa(tomita(number))
     strings = ["".join(s) for n in range(7) for s in product("01", repeat=n)]
     assert pa.probability(strings).tolist() == [float(tomita(number).accepts_input(s)) for s in strings]
@@ -109,19 +98,19 @@ def test_missing_moves_lead_to_a_dead_state() -> None:
     assert PA.from_dfa(partial).probability(["", "a", "b", "aa", "aba"]).tolist() == [0, 1, 0, 0, 0]
 
 
-def test_a_pa_with_real_chances_is_no_dfa() -> None:
+def test_a_pa_with_random_moves_is_not_a_dfa() -> None:
     with pytest.raises(ValueError, match="not deterministic: matrices"):
-        _grammar(1).to_dfa()
+        stochastic(1).to_dfa()
 
 
-def test_what_is_written_is_read_again_to_the_last_bit(tmp_path: Path) -> None:
+def test_a_saved_pa_is_read_bit_for_bit(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(1)
     rows = torch.rand(3, 5, 5, generator=generator).softmax(-1)
     pa = PA(torch.full((5,), 0.2), rows, torch.rand(5, generator=generator), ("a", "ß", '"'))
     assert PA.load(pa.save(tmp_path / "deep/pa.json")) == pa
     assert PA.from_json(pa.to_json()) == pa
     assert hash(PA.from_json(pa.to_json())) == hash(pa)
-    assert pa != _grammar(1)
+    assert pa != stochastic(1)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +122,7 @@ def test_what_is_written_is_read_again_to_the_last_bit(tmp_path: Path) -> None:
         ('{"format": "sttau.pa", "version": 1}', "lacks 'initial'"),
     ],
 )
-def test_foreign_json_is_refused(text: str, message: str) -> None:
+def test_other_json_is_rejected(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PA.from_json(text)
 
@@ -146,25 +135,25 @@ def test_foreign_json_is_refused(text: str, message: str) -> None:
             r"symbol 'a'\) must be probabilities that sum to 1, but row 0",
         ),
         ({"matrices": torch.tensor([[[1.5, -0.5], [0, 1]]])}, "matrices"),
-        ({"matrices": torch.full((1, 2, 2), math.nan)}, "matrices holds NaN"),
+        ({"matrices": torch.full((1, 2, 2), math.nan)}, "matrices contains NaN"),
         ({"matrices": torch.eye(3)[None]}, r"matrices must have shape \(1, 2, 2\)"),
         ({"initial": torch.zeros(2)}, "initial must be probabilities that sum to 1, but it is"),
         ({"initial": torch.ones(1)}, r"initial must have shape \(2,\)"),
         ({"output": torch.tensor([0, 1.1])}, r"output must be probabilities in \[0, 1\]"),
         ({"output": torch.eye(2)}, r"output must be \(states,\)"),
         ({"alphabet": ()}, "alphabet is empty"),
-        ({"alphabet": ("",)}, "alphabet must be different"),
-        ({"alphabet": ("a", "a")}, "alphabet must be different"),
+        ({"alphabet": ("",)}, "alphabet must be distinct"),
+        ({"alphabet": ("a", "a")}, "alphabet must be distinct"),
     ],
 )
-def test_what_is_no_pa_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_rejected(change: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = {"initial": EYE[0], "matrices": EYE[None], "output": EYE[1], "alphabet": ("a",)}
     PA(**good)
     with pytest.raises(ValueError, match=message):
         PA(**(good | change))
 
 
-def test_what_is_given_can_change_without_changing_the_value() -> None:
+def test_tensors_are_copied() -> None:
     given = EYE.clone()
     pa = PA(given[0], given[None], given[1], ("a",))
     given.fill_(7)
@@ -176,14 +165,14 @@ def test_what_is_given_can_change_without_changing_the_value() -> None:
     [
         (["2"], None, ValueError, "the symbol '2' in string 0"),
         ("01", None, TypeError, "list of strings"),
-        (["0"], torch.tensor([1]), ValueError, "lengths belong to a tensor"),
+        (["0"], torch.tensor([1]), ValueError, "only be given with a tensor"),
         (torch.tensor([[2]]), None, ValueError, "0 … 1"),
-        (torch.tensor([[1.0]]), None, TypeError, "whole numbers"),
+        (torch.tensor([[1.0]]), None, TypeError, "must be integers"),
         (torch.tensor([[1]]), torch.tensor([2]), ValueError, "from 0 to 1"),
     ],
 )
-def test_unknown_symbols_and_wrong_shapes_are_refused(
+def test_unknown_symbols_and_wrong_shapes_are_rejected(
     strings: Any, lengths: Tensor | None, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        _grammar(1).probability(strings, lengths)
+        stochastic(1).probability(strings, lengths)

@@ -1,4 +1,4 @@
-"""Automata to test with."""
+"""Hypothesis strategies for automata, and automata derived from others."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from automata.fa.dfa import DFA
 from hypothesis import strategies as st
 
-from sttau.automata import PA
+from sttau.languages import PA
 
 
 @st.composite
 def dfas(draw: st.DrawFn, most: int = 5) -> DFA:
-    """Any DFA over {0, 1}, states in reach or not."""
+    """Any DFA over {0, 1}, with reachable and unreachable states."""
     size = draw(st.integers(1, most))
     state = st.integers(0, size - 1)
     return DFA(
@@ -24,38 +24,38 @@ def dfas(draw: st.DrawFn, most: int = 5) -> DFA:
 
 
 @st.composite
-def laws(draw: st.DrawFn, size: int) -> list[float]:
-    """A point of the simplex, often on its edge; multiples of 1/16, so that sums are exact."""
+def distributions(draw: st.DrawFn, size: int) -> list[float]:
+    """A point of the simplex, often on its boundary; multiples of 1/16, so that sums are exact."""
     weights = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
     left = 16
-    law = []
+    rest = []
     for weight in weights[1:]:
         part = min(left, weight * 2)
-        law.append(part / 16)
+        rest.append(part / 16)
         left -= part
-    return [left / 16, *law]
+    return [left / 16, *rest]
 
 
 @st.composite
 def pas(draw: st.DrawFn, most: int = 4, symbols: str = "01", certain: bool = False) -> PA:
-    """Any PA; outputs are 0 and 1 only where ``certain``."""
+    """Any PA; outputs are 0 and 1 only if ``certain``."""
     size = draw(st.integers(1, most))
     output = st.sampled_from([0.0, 1.0] if certain else [0.0, 0.25, 0.5, 1.0])
     return PA(
-        initial=torch.tensor(draw(laws(size))),
-        matrices=torch.tensor([[draw(laws(size)) for _ in range(size)] for _ in symbols]),
+        initial=torch.tensor(draw(distributions(size))),
+        matrices=torch.tensor([[draw(distributions(size)) for _ in range(size)] for _ in symbols]),
         output=torch.tensor([draw(output) for _ in range(size)]),
         alphabet=tuple(symbols),
     )
 
 
 def permuted(pa: PA, order: list[int]) -> PA:
-    """The same automaton, states in another order."""
+    """The same automaton with its states in another order."""
     return PA(pa.initial[order], pa.matrices[:, order][:, :, order], pa.output[order], pa.alphabet)
 
 
 def doubled(pa: PA, share: float = 0.3) -> PA:
-    """The same automaton with every state twice, moves divided between the two; and one more that is never reached."""
+    """The same automaton with every state duplicated, moves divided between the two, and an unreachable state."""
     split = torch.tensor([share, 1 - share], dtype=torch.float64)
     k = 2 * pa.num_states
     matrices = torch.zeros(len(pa.alphabet), k + 1, k + 1, dtype=torch.float64)

@@ -1,0 +1,102 @@
+"""Content of a drawing of an automaton: numbered states and labeled edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from automata.fa.dfa import DFA
+from torch import Tensor
+
+from sttau.automata.exchange.states import number_states
+from sttau.automata.value import AutomatonLike, as_automaton
+from sttau.languages import PA
+
+
+class Diagram(NamedTuple):
+    """States and edges of a drawing; states are numbers.
+
+    Attributes:
+        initial: Probability that each state is the initial one.
+        output: Probability that each state accepts.
+        edges: Labels of the edge between two states.
+    """
+
+    initial: list[float]
+    output: list[float]
+    edges: dict[tuple[int, int], list[str]]
+
+
+def diagram(
+    automaton: AutomatonLike,
+    *,
+    probabilities: Mapping[tuple[Any, str], float] | None = None,
+    variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    smallest: float = 0.005,
+) -> Diagram:
+    """Return the states and edges of a drawing.
+
+    Args:
+        automaton: Automaton. States of a DFA are numbered in breadth-first order, those of a PA by row.
+        probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
+        variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
+        smallest: Smallest probability of an edge of a PA that is shown.
+
+    Example:
+        >>> from sttau.automata import stochastic, tomita
+        >>> diagram(tomita(1)).edges
+        {(0, 1): ['0'], (0, 0): ['1'], (1, 1): ['0', '1']}
+        >>> diagram(stochastic(1)).edges[0, 1]
+        ['0 [0.10]', '1 [0.80]']
+    """
+    automaton = as_automaton(automaton)
+    if isinstance(automaton, DFA):
+        return _dfa_diagram(automaton, probabilities, variances)
+    if probabilities is not None or not (variances is None or isinstance(variances, Tensor)):
+        raise TypeError("a PA has its own probabilities, and variances must be a tensor (symbols, k, k)")
+    return _pa_diagram(automaton, variances, smallest)
+
+
+def _dfa_diagram(
+    dfa: DFA,
+    probabilities: Mapping[tuple[Any, str], float] | None,
+    variances: Mapping[tuple[Any, str], float] | Tensor | None,
+) -> Diagram:
+    if isinstance(variances, Tensor):
+        raise TypeError("variances of a DFA's edges must be a mapping from (state, symbol)")
+    edges: dict[tuple[int, int], list[str]] = {}
+    number = number_states(dfa)
+    for state, source in number.items():
+        for symbol in sorted(dfa.transitions[state]):
+            p = None if probabilities is None else probabilities[state, symbol]
+            v = None if variances is None else variances[state, symbol]
+            target = number[dfa.transitions[state][symbol]]
+            edges.setdefault((source, target), []).append(_label(symbol, p, v, 3))
+    return Diagram(
+        initial=[float(state == dfa.initial_state) for state in number],
+        output=[float(state in dfa.final_states) for state in number],
+        edges=edges,
+    )
+
+
+def _pa_diagram(pa: PA, variances: Tensor | None, smallest: float) -> Diagram:
+    if variances is not None and variances.shape != pa.matrices.shape:
+        raise ValueError(
+            f"variances must have the shape of matrices, {tuple(pa.matrices.shape)}, got {tuple(variances.shape)}"
+        )
+    edges: dict[tuple[int, int], list[str]] = {}
+    table = pa.matrices.tolist()
+    spread = None if variances is None else variances.tolist()
+    for source in range(pa.num_states):
+        for a, symbol in enumerate(pa.alphabet):
+            for target, p in enumerate(table[a][source]):
+                if p >= max(smallest, 1e-300):
+                    v = None if spread is None else spread[a][source][target]
+                    edges.setdefault((source, target), []).append(_label(symbol, p, v, 2))
+    return Diagram(pa.initial.tolist(), pa.output.tolist(), edges)
+
+
+def _label(symbol: str, probability: float | None, variance: float | None, digits: int) -> str:
+    parts = [] if probability is None else [f"{probability:.{digits}f}"]
+    parts += [] if variance is None else [f"σ² {variance:.2g}"]
+    return f"{symbol} [{', '.join(parts)}]" if parts else symbol

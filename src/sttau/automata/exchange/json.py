@@ -1,0 +1,50 @@
+"""Automata as JSON text."""
+
+from __future__ import annotations
+
+from automata.fa.dfa import DFA
+
+from sttau.automata.exchange.states import build_dfa, number_states
+from sttau.automata.value import AutomatonLike, as_automaton
+from sttau.formats import Format, parse_json
+from sttau.languages import PA
+
+DFA_FORMAT = Format("sttau.dfa")
+
+
+def to_json(automaton: AutomatonLike) -> str:
+    """Return an automaton as JSON text; states of a DFA are numbered in breadth-first order.
+
+    Example:
+        >>> from sttau.automata import compare, tomita
+        >>> compare(from_json(to_json(tomita(3))), tomita(3))
+        Equivalence(equal=True, counterexample=None)
+    """
+    automaton = as_automaton(automaton)
+    if isinstance(automaton, PA):
+        return automaton.to_json()
+    number = number_states(automaton)
+    return DFA_FORMAT.to_json(
+        {
+            "alphabet": sorted(automaton.input_symbols),
+            "start": 0,
+            "accepting": [n for state, n in number.items() if state in automaton.final_states],
+            "moves": [
+                {symbol: number[target] for symbol, target in sorted(automaton.transitions[state].items())}
+                for state in number
+            ],
+        }
+    )
+
+
+def from_json(text: str) -> DFA | PA:
+    """Read text that :func:`to_json` wrote, in this or an older version of the format."""
+    content = parse_json(text)
+    if not isinstance(content, dict) or content.get("format") != DFA_FORMAT.tag:
+        return PA.from_json(text)
+    content = DFA_FORMAT.from_json(text)
+    try:
+        moves = dict(enumerate(content["moves"]))
+        return build_dfa(content["alphabet"], moves, content["start"], set(content["accepting"]))
+    except KeyError as error:
+        raise ValueError(f"the DFA lacks {error}") from error

@@ -1,0 +1,211 @@
+"""Learning of regular languages: training that ends when an automaton can be extracted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import torch
+
+from sttau.automata.extraction import extract_dfa
+from sttau.automata.learning.network import new_network, tree_update
+from sttau.automata.learning.prefix_tree import PrefixTree, string_vocabulary
+from sttau.data.dataset import SequenceDataset
+from sttau.inference import predict
+from sttau.layers import LayerMode
+from sttau.models import Head, SequenceClassifier
+from sttau.seeds import derive_seed
+from sttau.training import Update, fit
+
+#: Called with the number of the attempt, from 1, every update and the model.
+Callback = Callable[[int, Update, SequenceClassifier], None]
+
+_FIRST_LENGTH = 2  # longest strings at the beginning of an attempt with increasing lengths
+_GROWS_BELOW = 0.05  # loss at which longer strings are added
+_PATIENCE = 150  # updates without progress after which an attempt ends
+_IN_A_ROW = 20  # consecutive batches that must reach the target loss
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A network trained for extraction, and the result of its training.
+
+    Attributes:
+        model: Network in eval mode, with the vocabulary of its data.
+        log: Updates of the best attempt: loss and τ.
+        attempts: Number of attempts made.
+        best_attempt: Number of the attempt that was kept, from 1.
+        loss: Mean negative log-likelihood of the training labels, in nats.
+        wrong: Number of training and validation strings that the network or its extracted automaton labels wrongly.
+        reached: Whether the loss reached the target and no label is wrong. It does not prove that the true language was
+            found.
+    """
+
+    model: SequenceClassifier
+    log: list[Update]
+    attempts: int
+    best_attempt: int
+    loss: float
+    wrong: int
+    reached: bool
+
+
+def learn(
+    train: SequenceDataset,
+    validation: SequenceDataset | None = None,
+    *,
+    num_states: int = 10,
+    hidden_size: int = 32,
+    embedding_size: int = 16,
+    mode: LayerMode = "exact",
+    head: Head = "dense",
+    batch_size: int | None = None,
+    learning_rate: float = 0.02,
+    updates: int = 2000,
+    attempts: int = 40,
+    target_loss: float = 1e-4,
+    seed: int = 0,
+    callbacks: Callback | Iterable[Callback] = (),
+) -> Learned:
+    """Train a GRU-form network on the labeled strings of a regular language until an automaton can be extracted.
+
+    Exact training uses the whole training set in every update, as a tree of prefixes. It converges within a few hundred
+    updates or not at all, so an attempt without progress is ended and a new one starts from other weights. Every second
+    attempt begins with the shortest strings and adds longer ones as the loss falls: languages whose strings can only be
+    distinguished by counting several symbols, such as Tomita 5, need it. An attempt succeeds if the loss reaches the
+    target and both the network and its extracted automaton label all training and validation strings correctly. The
+    true language is not used.
+
+    Args:
+        train: Labeled strings with the start token.
+        validation: Strings that a successful attempt must label correctly too; preferably longer ones.
+        num_states: Number of states k.
+        hidden_size: Hidden size d.
+        embedding_size: Size of the embedding.
+        mode: ``exact``; ``soft`` and ``hard`` train on batches of samples.
+        head: ``dense``, or ``halves`` (the paper's Algorithm 2).
+        batch_size: Strings per update; if None, all of them for exact training, and 64 otherwise.
+        learning_rate: Learning rate of Adam.
+        updates: Largest number of updates per attempt.
+        attempts: Largest number of attempts. The one with the smallest loss is returned if none succeeds.
+        target_loss: Training loss, in nats per string, at which training ends.
+        seed: Seed of all randomness.
+        callbacks: Functions called with the number of the attempt, from 1, the update and the model.
+
+    Example:
+        >>> from sttau.automata import extract_dfa, tomita
+        >>> from sttau.data import load
+        >>> learned = learn(load("tomita1", "train"), load("tomita1", "validation"))
+        >>> learned.reached, extract_dfa(learned.model, learned.model.vocabulary).equivalent_to(tomita(1))
+        (True, Equivalence(equal=True, counterexample=None))
+    """
+    for name, value in (("updates", updates), ("attempts", attempts), ("hidden_size", hidden_size)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    if not target_loss > 0:
+        raise ValueError(f"target_loss must be positive, got {target_loss}")
+    if mode not in ("exact", "soft", "hard"):
+        raise ValueError(f"mode must be 'exact', 'soft' or 'hard', got {mode!r}")
+    callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
+    tree = PrefixTree(train)
+    if bool((tree.counts > 0).all(-1).any()):
+        raise ValueError("train has strings with several labels; use learn_stochastic for a stochastic language")
+    best: Learned | None = None
+    for attempt in range(attempts):
+        model = new_network(
+            train, num_states, hidden_size, embedding_size, mode, head, derive_seed(seed, "start", attempt)
+        )
+
+        def report(update: Update, number: int = attempt + 1, model: SequenceClassifier = model) -> None:
+            for callback in callbacks:
+                callback(number, update, model)
+
+        if mode == "exact" and batch_size is None:
+            log = _train_on_tree(model, tree, updates, learning_rate, target_loss, attempt % 2 == 1, report)
+            with torch.no_grad():
+                loss = float(tree.loss(model))
+        else:
+            log = _train_on_batches(
+                model, train, updates, batch_size or 64, learning_rate, target_loss, seed + attempt, report
+            )
+            loss = sum(update.loss for update in log[-_IN_A_ROW:]) / len(log[-_IN_A_ROW:])
+        model.eval()
+        wrong = sum(_count_wrong(model, data) for data in (train, validation) if data is not None)
+        reached = loss <= target_loss and wrong == 0
+        if best is None or (reached, -loss) > (best.reached, -best.loss):
+            best = Learned(model, log, attempt + 1, attempt + 1, loss, wrong, reached)
+        if reached:
+            break
+    assert best is not None
+    return replace(best, attempts=attempt + 1)
+
+
+def _train_on_tree(
+    model: SequenceClassifier,
+    tree: PrefixTree,
+    updates: int,
+    learning_rate: float,
+    target_loss: float,
+    grows: bool,
+    report: Callable[[Update], None],
+) -> list[Update]:
+    """One attempt on the whole tree or, if it ``grows``, on strings of increasing length."""
+    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
+    depth = min(_FIRST_LENGTH, tree.depth) if grows else tree.depth
+    lowest, stale = math.inf, 0
+    log: list[Update] = []
+    for number in range(1, updates + 1):
+        loss, update = tree_update(model, tree, optimizer, depth, number, updates)
+        log.append(update)
+        report(update)
+        if depth < tree.depth and loss < _GROWS_BELOW:
+            depth, lowest, stale = depth + 1, math.inf, 0
+        elif depth == tree.depth and loss <= target_loss:
+            break
+        elif loss < 0.9 * lowest:
+            lowest, stale = loss, 0
+        else:
+            stale += 1
+            if stale == _PATIENCE:
+                break
+    return log
+
+
+def _train_on_batches(
+    model: SequenceClassifier,
+    train: SequenceDataset,
+    updates: int,
+    batch_size: int,
+    learning_rate: float,
+    target_loss: float,
+    seed: int,
+    report: Callable[[Update], None],
+) -> list[Update]:
+    """One attempt on batches, until the loss of several in a row has reached the target."""
+    reached = 0
+
+    def stop(update: Update) -> bool:
+        nonlocal reached
+        reached = reached + 1 if update.loss <= target_loss else 0
+        report(update)
+        return reached >= _IN_A_ROW
+
+    return fit(
+        model,
+        train,
+        updates=updates,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        seed=seed,
+        callbacks=stop,
+    )
+
+
+def _count_wrong(model: SequenceClassifier, data: SequenceDataset) -> int:
+    """Number of strings that the network or its extracted automaton labels wrongly."""
+    vocabulary = string_vocabulary(data)
+    by_network = predict(model, data.inputs, data.lengths).label == data.labels
+    extracted = extract_dfa(model, vocabulary, start=vocabulary[int(data.inputs[0, 0])])
+    by_automaton = extracted.accepts(data.inputs, data.lengths) == (data.labels == 1)
+    return int((~(by_network & by_automaton)).sum())
