@@ -1,7 +1,8 @@
 """Recurrent layers with the interface of ``nn.LSTM`` and ``nn.GRU``."""
 
-from sttau.layers.base import LAYERS, SAMPLED_MODES, GRULayer, LayerMode, LSTMLayer, RecurrentLayer, register_layer
+from sttau.layers.base import LAYERS, GRULayer, LSTMLayer, RecurrentLayer, register_layer
 from sttau.layers.bayes import BayesLSTM
+from sttau.layers.call import SAMPLED_MODES, LayerMode
 from sttau.layers.finite_state import FiniteStateRNN, Initial
 from sttau.layers.gain import set_gain
 from sttau.layers.memory import set_memory

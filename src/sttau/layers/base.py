@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from sttau.checks import check_lengths
 from sttau.engine import Noise, Readout, Steps, Weights, stacked
-
-#: How a layer is run. ``soft``, ``hard``, ``exact`` and ``deterministic`` are modes of finite-state layers; ``sampled``
-#: draws weights or masks.
-LayerMode = Literal["soft", "hard", "exact", "deterministic", "sampled"]
-#: Modes in which two calls with different noise differ.
-SAMPLED_MODES: tuple[LayerMode, ...] = ("soft", "hard", "sampled")
+from sttau.layers.call import SAMPLED_MODES, Call, LayerMode, Output
 
 #: Constructor of every layer that can be saved, by its name in files; see :func:`register_layer`.
 LAYERS: dict[str, Callable[..., Any]] = {}
@@ -200,7 +195,6 @@ class RecurrentLayer(nn.Module):
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def features(
         self,
         inputs: Tensor,
@@ -226,18 +220,12 @@ class RecurrentLayer(nn.Module):
         Returns:
             (rows, time, directions · hidden_size), zero beyond a sequence's length; (rows, 1, …) for the last step.
         """
+        call = Call(self.resolve_mode(mode), lengths, noise, steps=steps, embedding=embedding, readout=readout)
+        return self._run(inputs, call).output
 
-    def _run_padded(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return output, h_n and c_n over (batch, time, input_size), the output batch first too; for :meth:`_call`."""
-        raise NotImplementedError
+    @abstractmethod
+    def _run(self, inputs: Tensor, call: Call) -> Output:
+        """Run over (batch, time, input_size), or over token ids where the call has an embedding."""
 
     def _suffixes(self) -> list[str]:
         ends = ("", "_reverse")[: self.num_directions]
@@ -291,7 +279,9 @@ class RecurrentLayer(nn.Module):
         if single:
             hidden = None if hidden is None else hidden[:, None]
             memory = None if memory is None else memory[:, None]
-        output, h_n, c_n = self._run_padded(x, hidden, memory, lengths, noise, mode)
+        call = Call(self.resolve_mode(mode), lengths, noise, hidden, memory, final=True)
+        output, h_n, c_n = self._run(x, call)
+        assert h_n is not None
         if isinstance(inputs, PackedSequence):
             if output.shape[0] != batch:
                 raise ValueError("several samples per sequence need padded input with lengths, not a PackedSequence")

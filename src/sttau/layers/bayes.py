@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sttau.engine import Noise, Weights, stacked
-from sttau.layers.base import WEIGHTS, LayerMode, as_cell_weights, register_layer, samples_per_sequence
+from sttau.layers.base import WEIGHTS, as_cell_weights, register_layer, samples_per_sequence
+from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.sampled_lstm import SampledLSTM
 
 
@@ -177,23 +178,12 @@ class BayesLSTM(SampledLSTM):
         drawn = (self.draw(noise, sample * len(x)) for sample in range(samples))
         return [stacked.Part(x, stacked.Weights(*(weights[f"{name}_l0"] for name in WEIGHTS))) for weights in drawn]
 
-    def _run(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-        final: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return output, h_n and c_n of all samples; ``final`` says whether the last two will be read."""
-        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, lengths)
-        one = noise is None or self.resolve_mode(mode) == "deterministic"
-        samples = 1 if noise is None or one else samples_per_sequence(noise, batch)
+    def _run_samples(self, x: Tensor, call: Call) -> Output:
+        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, call.lengths)
+        one = call.noise is None or call.mode == "deterministic"
+        samples = 1 if call.noise is None or one else samples_per_sequence(call.noise, batch)
         results = [
-            self._fused(x, hidden, memory, lengths, self.draw(noise, sample * batch, mode), final)
-            for sample in range(samples)
+            self._fused(x, call, lengths, self.draw(call.noise, sample * batch, call.mode)) for sample in range(samples)
         ]
         outputs, hiddens, memories = zip(*results, strict=True)
-        return torch.cat(outputs), torch.cat(hiddens, dim=1), torch.cat(memories, dim=1)
+        return Output(torch.cat(outputs), torch.cat(hiddens, dim=1), torch.cat(memories, dim=1))

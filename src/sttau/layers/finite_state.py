@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from sttau import engine
 from sttau.checks import check_lengths
 from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, path_sum
-from sttau.layers.base import LayerMode, RecurrentLayer, concatenate, samples_per_sequence
+from sttau.layers.base import RecurrentLayer, concatenate, samples_per_sequence
+from sttau.layers.call import Call, LayerMode, Output
 from sttau.padding import clear_padding
 
 Initial = Literal["zeros", "first"]
@@ -154,23 +155,6 @@ class FiniteStateRNN(RecurrentLayer):
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def features(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-        readout: Readout | None = None,
-    ) -> Tensor:
-        """Run over (batch, time, input_size); see :meth:`RecurrentLayer.features`.
-
-        With ``embedding``, the vector of a token is projected once, however often the token occurs.
-        """
-        return self._run(inputs, None, None, lengths, noise, mode, steps, embedding, readout=readout)[0]
-
     def transitions(
         self,
         inputs: Tensor,
@@ -180,30 +164,29 @@ class FiniteStateRNN(RecurrentLayer):
         mode: LayerMode | None = None,
     ) -> Tensor:
         """Return α of the last layer's forward direction for (batch, time, input_size): (rows, time, num_states)."""
-        return self._run(inputs, None, None, lengths, noise, mode)[1][-self.num_directions].transitions
+        call = Call(self.resolve_mode(mode), lengths, noise)
+        return self._run_layers(inputs, call)[1][-self.num_directions].transitions
 
-    def _run(
-        self,
-        inputs: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-        final: bool = False,
-        readout: Readout | None = None,
-    ) -> tuple[Tensor, list[Run]]:
-        """Run all layers and directions over (batch, time, features): the output, and the result of each of them."""
-        mode, readout = self.resolve_mode(mode), readout or self.readout
+    def _run(self, inputs: Tensor, call: Call) -> Output:
+        output, runs = self._run_layers(inputs, call)
+        if not call.final:
+            return Output(output)
+        memories = [run.memory for run in runs if run.memory is not None]
+        return Output(output, torch.stack([run.hidden for run in runs]), torch.stack(memories) if memories else None)
+
+    def _run_layers(self, inputs: Tensor, call: Call) -> tuple[Tensor, list[Run]]:
+        """Run all layers and directions over (batch, time, features): the output, and the result of each of them.
+
+        With an embedding, the vector of a token is projected once, however often the token occurs.
+        """
+        mode, noise, hidden, memory, embedding = call.mode, call.noise, call.hidden, call.memory, call.embedding
         batch = inputs.shape[0]
         vectors = inputs if embedding is None else embedding
         dtype = self.dtype
         if torch.is_autocast_enabled(vectors.device.type) and mode != "exact":
             dtype = torch.get_autocast_dtype(vectors.device.type)
             vectors = vectors.to(dtype)
-        lengths = self._check_batch(vectors, dtype, inputs.shape, lengths)
+        lengths = self._check_batch(vectors, dtype, inputs.shape, call.lengths)
         if mode == "exact":
             if embedding is not None:
                 inputs = F.embedding(inputs, embedding)
@@ -212,7 +195,7 @@ class FiniteStateRNN(RecurrentLayer):
             pi = pi.to(inputs.dtype)
             last = pi[:, -1:] @ self.states
             pi = clear_padding(pi, lengths)
-            output = last if steps == "last" else pi @ self.states
+            output = last if call.steps == "last" else pi @ self.states
             return output, [Run(output, last[:, 0], None, pi)]
         if noise is None and mode != "deterministic":
             noise = Noise.fresh(batch, inputs.device)
@@ -249,16 +232,22 @@ class FiniteStateRNN(RecurrentLayer):
                         None if memory is None else memory[index].repeat(rows // memory.shape[1], 1),
                         noise=None if noise is None else noise.for_layer(index),
                         mode=cast(Mode, mode),
-                        readout=readout if self._is_top(layer) else self.readout,
+                        readout=(call.readout or self.readout) if self._is_top(layer) else self.readout,
                         lengths=lengths,
                         reverse=direction == 1,
-                        steps="last" if self._reads_transitions(layer + 1) else steps if self._is_top(layer) else "all",
+                        steps=self._steps(layer, call),
                         embedding=embedding,
-                        final=final,
+                        final=call.final,
                     )
                 )
             every += runs
         return concatenate([run.output for run in runs]), every
+
+    def _steps(self, layer: int, call: Call) -> Steps:
+        """Which steps of a layer's output are needed: none but the last, where the next layer reads α."""
+        if self._reads_transitions(layer + 1):
+            return "last"
+        return call.steps if self._is_top(layer) else "all"
 
     def _is_top(self, layer: int) -> bool:
         return layer == self.num_layers - 1
@@ -285,19 +274,6 @@ class FiniteStateRNN(RecurrentLayer):
         if self.num_layers == 1 and not per_step and self.device.type == "cuda":
             return self.num_directions * self.num_states + self.hidden_size  # the kernels keep α alone
         return super().floats_per_step(mode, per_step=per_step)
-
-    def _run_padded(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        output, runs = self._run(x, hidden, memory, lengths, noise, mode, final=True)
-        memories = [run.memory for run in runs if run.memory is not None]
-        return output, torch.stack([run.hidden for run in runs]), torch.stack(memories) if memories else None
 
     # -- exact inference ---------------------------------------------------------------------------------------------
 

@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from sttau.engine import Noise, Readout, Steps, stacked
-from sttau.layers.base import WEIGHTS, LayerMode, LSTMLayer, samples_per_sequence
+from sttau.engine import Noise, stacked
+from sttau.layers.base import WEIGHTS, LSTMLayer, samples_per_sequence
+from sttau.layers.call import Call, LayerMode, Output
 from sttau.padding import clear_padding, last_valid_step
 
 
 class SampledLSTM(LSTMLayer):
-    """An LSTM whose weights or masks are sampled; subclasses implement ``_run`` and ``stacked_parts``."""
+    """An LSTM whose weights or masks are sampled; subclasses implement ``_run_samples`` and ``stacked_parts``."""
 
     modes: ClassVar[tuple[LayerMode, ...]] = ("sampled", "deterministic")
 
@@ -35,57 +36,28 @@ class SampledLSTM(LSTMLayer):
         """Whether several such layers can be run as one: a registered class, one layer, one direction, with biases."""
         return self.can_be_saved and self.num_layers == 1 and not self.bidirectional and self.bias
 
-    def features(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-        readout: Readout | None = None,
-    ) -> Tensor:
-        """Run over (batch, time, input_size); see :meth:`RecurrentLayer.features`."""
-        x = inputs if embedding is None else F.embedding(inputs, embedding)
-        if steps == "last" and noise is not None and self._runs_stacked(x, mode):
-            return self._last_stacked(x, lengths, noise)[:, None]
-        output = self._run(x, None, None, lengths, noise, mode, final=False)[0]
-        return last_valid_step(output, lengths, self.num_directions)[:, None] if steps == "last" else output
+    def _run(self, inputs: Tensor, call: Call) -> Output:
+        x = inputs if call.embedding is None else F.embedding(inputs, call.embedding)
+        if call.steps == "last" and not call.final and call.noise is not None and self._runs_stacked(x, call.mode):
+            return Output(self._last_stacked(x, call.lengths, call.noise)[:, None])
+        result = self._run_samples(x, call)
+        if call.steps == "all":
+            return result
+        return result._replace(output=last_valid_step(result.output, call.lengths, self.num_directions)[:, None])
 
     @abstractmethod
-    def _run(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-        final: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return output, h_n and c_n of all rows; ``final`` says whether the last two will be read."""
-
-    def _run_padded(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        return self._run(x, hidden, memory, lengths, noise, mode, final=True)
+    def _run_samples(self, x: Tensor, call: Call) -> Output:
+        """Run all samples over (batch, time, input_size); the output has all steps."""
 
     def _input_dtype(self, x: Tensor) -> torch.dtype:
         """The dtype that input must have: that of the weights, or any under autocast."""
         return x.dtype if torch.is_autocast_enabled(x.device.type) else self.dtype
 
-    def _runs_stacked(self, x: Tensor, mode: LayerMode | None) -> bool:
+    def _runs_stacked(self, x: Tensor, mode: LayerMode) -> bool:
         """Whether the samples of a prediction can be run as one."""
         if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type) or not self.is_stackable:
             return False
-        return self.resolve_mode(mode) == "sampled" and stacked.is_fast(x)
+        return mode == "sampled" and stacked.is_fast(x)
 
     def _last_stacked(self, x: Tensor, lengths: Tensor | None, noise: Noise) -> Tensor:
         """h after the last valid step, (rows, d)."""
@@ -96,20 +68,13 @@ class SampledLSTM(LSTMLayer):
             lengths = lengths.to(x.device).repeat(len(parts[0].x) // batch)
         return stacked.run(parts, [lengths] * len(parts)).flatten(0, 1)
 
-    def _fused(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        weights: Mapping[str, Tensor],
-        final: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Output, h_n and c_n of ``nn.LSTM`` with these weights, on its own kernels.
+    def _fused(self, x: Tensor, call: Call, lengths: Tensor | None, weights: Mapping[str, Tensor]) -> Output:
+        """Run ``nn.LSTM`` with these weights, on its own kernels.
 
-        ``final`` says whether h_n and c_n will be read: without them one direction need not stop at a sequence's end,
-        because later steps cannot change earlier ones.
+        If h_n and c_n will not be read, one direction need not stop at a sequence's end, because later steps cannot
+        change earlier ones.
         """
+        hidden, memory, final = call.hidden, call.memory, call.final
         zeros = x.new_zeros(self.num_layers * self.num_directions, x.shape[0], self.hidden_size)
         start = (zeros if hidden is None else hidden, zeros if memory is None else memory)
         if x.is_cuda and not torch.is_autocast_enabled("cuda"):
@@ -119,13 +84,13 @@ class SampledLSTM(LSTMLayer):
         options = (flat, self.bias, self.num_layers, self._layer_dropout(), self.training, self.bidirectional)
         if lengths is None or not (final or self.bidirectional):
             output, h_n, c_n = torch.lstm(x, start, *options, True)
-            return clear_padding(output, lengths), h_n, c_n
+            return Output(clear_padding(output, lengths), h_n, c_n)
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         order, back = cast(Tensor, packed.sorted_indices), cast(Tensor, packed.unsorted_indices)
         start = (start[0][:, order], start[1][:, order])
         data, h_n, c_n = torch.lstm(packed.data, packed.batch_sizes, start, *options)
         output = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=x.shape[1])[0]
-        return output, h_n[:, back], c_n[:, back]
+        return Output(output, h_n[:, back], c_n[:, back])
 
     def _names(self) -> list[str]:
         """Names of the weights, in the order in which cuDNN holds them: all matrices, then all biases."""

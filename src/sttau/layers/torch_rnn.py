@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sttau.engine import Noise, Readout, Steps, Weights, stacked
-from sttau.layers.base import LAYERS, LayerMode, RecurrentLayer, as_cell_weights
+from sttau.engine import Noise, Weights, stacked
+from sttau.layers.base import LAYERS, RecurrentLayer, as_cell_weights
+from sttau.layers.call import Call, Output
 from sttau.padding import clear_padding, last_valid_step
 
 LAYERS |= {"LSTM": nn.LSTM, "GRU": nn.GRU}
@@ -69,30 +70,19 @@ class TorchRNN(RecurrentLayer):
         """Return the weights of the adapted layer."""
         return as_cell_weights(dict(self.rnn.named_parameters()), self.hidden_size)
 
-    def features(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        noise: Noise | None = None,
-        mode: LayerMode | None = None,
-        steps: Steps = "all",
-        embedding: Tensor | None = None,
-        readout: Readout | None = None,
-    ) -> Tensor:
-        """Run over (batch, time, input_size); see :meth:`RecurrentLayer.features`."""
-        self.resolve_mode(mode)
-        x = inputs if embedding is None else F.embedding(inputs, embedding)
+    def _run(self, inputs: Tensor, call: Call) -> Output:
+        x, lengths = inputs if call.embedding is None else F.embedding(inputs, call.embedding), call.lengths
         if lengths is not None and self.bidirectional:
             packed = pack_padded_sequence(
                 self._swap(x), lengths.cpu(), batch_first=self.batch_first, enforce_sorted=False
             )
-            output = self._swap(pad_packed_sequence(self.rnn(packed)[0], self.batch_first, total_length=x.shape[1])[0])
+            padded = pad_packed_sequence(self.rnn(packed)[0], self.batch_first, total_length=x.shape[1])[0]
+            output = self._swap(padded)
         else:  # one direction: steps beyond a sequence's end cannot change what came before
             output = self._swap(self.rnn(self._swap(x))[0])
-        if steps == "last":
-            return last_valid_step(output, lengths, self.num_directions)[:, None]
-        return clear_padding(output, lengths)
+        if call.steps == "last":
+            return Output(last_valid_step(output, lengths, self.num_directions)[:, None])
+        return Output(clear_padding(output, lengths))
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """Run the adapted layer, with its own arguments and results."""

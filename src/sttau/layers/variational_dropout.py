@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from sttau.engine import Noise, masked, stacked
-from sttau.layers.base import WEIGHTS, LayerMode, check_rate, concatenate, register_layer, samples_per_sequence
+from sttau.layers.base import WEIGHTS, check_rate, concatenate, register_layer, samples_per_sequence
+from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.sampled_lstm import SampledLSTM
 from sttau.padding import last_valid_step
 
@@ -138,21 +139,12 @@ class VariationalDropoutLSTM(SampledLSTM):
         x = x.repeat(samples_per_sequence(noise, len(x)), 1, 1) * masks.input[:, None]
         return [stacked.Part(x, weights, masks.recurrent)]
 
-    def _run(
-        self,
-        x: Tensor,
-        hidden: Tensor | None,
-        memory: Tensor | None,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        mode: LayerMode | None,
-        final: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return output, h_n and c_n of all rows; ``final`` says whether the last two will be read."""
-        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, lengths)
-        if self.resolve_mode(mode) == "deterministic":
-            return self._fused(x, hidden, memory, lengths, dict(self.named_parameters()), final)
-        noise = Noise.fresh(batch, x.device) if noise is None else noise
+    def _run_samples(self, x: Tensor, call: Call) -> Output:
+        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, call.lengths)
+        if call.mode == "deterministic":
+            return self._fused(x, call, lengths, dict(self.named_parameters()))
+        noise = Noise.fresh(batch, x.device) if call.noise is None else call.noise
+        hidden, memory = call.hidden, call.memory
         rows, samples, given = len(noise.sequence), samples_per_sequence(noise, batch), x.dtype
         fine = torch.promote_types(self.dtype, torch.float32)
         zeros = x.new_zeros(rows, self.hidden_size, dtype=fine)
@@ -175,7 +167,7 @@ class VariationalDropoutLSTM(SampledLSTM):
             ends.append((last_valid_step(output.transpose(0, 1), lengths), c))
             outputs.append(_reversed(output, lengths) if back else output)
         h_n, c_n = (torch.stack(parts).to(given) for parts in zip(*ends, strict=True))
-        return concatenate(outputs).transpose(0, 1).to(given), h_n, c_n
+        return Output(concatenate(outputs).transpose(0, 1).to(given), h_n, c_n)
 
     def _weights(self, index: int, dtype: torch.dtype) -> masked.MaskedWeights:
         suffix = self._suffixes()[index]
