@@ -16,15 +16,15 @@ from sttau.automata.baselines import (
     learn_spectrally,
 )
 from sttau.data import load
-from sttau.data.tomita import GRAMMARS
+from sttau.languages import TOMITA_GRAMMARS
 
 
 class _Perfect(SequenceClassifier):
-    """A network that is the automaton of a grammar: its hidden state is the automaton's, a little blurred."""
+    """A network that is the automaton of a grammar: its hidden state is the automaton's, with a little noise."""
 
     def __init__(self, number: int) -> None:
         super().__init__(nn.GRU(2, 8), 2, nn.Embedding(3, 2))
-        self._grammar = GRAMMARS[number]
+        self._grammar = TOMITA_GRAMMARS[number]
 
     def _states(self, inputs: Tensor) -> Tensor:
         moves = torch.tensor(self._grammar.moves)
@@ -35,10 +35,10 @@ class _Perfect(SequenceClassifier):
             states.append(state)
         return torch.stack(states, dim=1)
 
-    def _read(self, inputs: Tensor, lengths: Tensor | None, *_: object, per_step: bool = False, **__: object) -> Tensor:
+    def hidden_states(self, inputs: Tensor, lengths: Tensor | None = None, **_: object) -> Tensor:
         states = self._states(inputs)
-        blur = torch.randn(*states.shape, 8, generator=torch.Generator().manual_seed(0))
-        return nn.functional.one_hot(states, 8).float() + 0.05 * blur
+        noise = torch.randn(*states.shape, 8, generator=torch.Generator().manual_seed(0))
+        return nn.functional.one_hot(states, 8).float() + 0.05 * noise
 
     def forward(self, inputs: Tensor, lengths: Tensor | None = None, **_: object) -> Tensor:
         inside = torch.isin(self._states(inputs), torch.tensor(sorted(self._grammar.accepting)))
@@ -46,19 +46,19 @@ class _Perfect(SequenceClassifier):
 
 
 @pytest.mark.parametrize("number", [2, 3, 7])
-def test_clusters_and_queries_find_the_automaton_inside(number: int) -> None:
+def test_clustering_and_queries_find_the_automaton(number: int) -> None:
     model, data = _Perfect(number), load(f"tomita{number}", "train")
-    assert compare(extract_by_clustering(model, data, clusters=len(GRAMMARS[number].moves)), tomita(number))
+    assert compare(extract_by_clustering(model, data, clusters=len(TOMITA_GRAMMARS[number].moves)), tomita(number))
     assert compare(extract_by_queries(model, data, words=100), tomita(number))
 
 
-def test_too_few_clusters_find_less() -> None:
+def test_too_few_clusters_find_another_automaton() -> None:
     dfa = extract_by_clustering(_Perfect(3), load("tomita3", "train"), clusters=2)
     assert len(dfa.states) <= 2
     assert not compare(dfa, tomita(3))
 
 
-def test_a_move_nobody_showed_stays() -> None:
+def test_a_move_without_data_is_a_self_loop() -> None:
     data = as_dataset(["", "1", "11", "111"], torch.ones(4), "01")
     dfa = extract_by_clustering(_Perfect(1), data, clusters=1)
     assert dfa.accepts_input("0101")
@@ -94,7 +94,7 @@ def test_alergia_finds_an_automaton_with_deterministic_moves() -> None:
     assert distance(pa, stochastic(1), length=3).sup > 0.3
 
 
-def test_without_aalpy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_aalpy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aalpy", None)
     with pytest.raises(ImportError, match=r"pip install 'sttau\[automata\]'"):
         extract_by_queries(_Perfect(1), load("tomita1", "train"), words=1)

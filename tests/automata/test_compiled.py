@@ -12,7 +12,8 @@ from sttau import SequenceClassifier, STTauGRU, STTauLSTM, predict
 from sttau.automata import CompiledModel, compile
 from sttau.automata import compiled as compiled_module
 from sttau.data import load
-from sttau.data.tomita import VOCABULARY
+
+VOCABULARY = ("^", "0", "1")
 
 
 def _model(k: int = 6, tokens: int = 3, classes: int = 2, scale: float = 3.0, **options: Any) -> SequenceClassifier:
@@ -40,7 +41,7 @@ def _batch(tokens: int, batch: int = 40, longest: int = 60) -> tuple[Tensor, Ten
 @pytest.mark.parametrize("k", [2, 3, 8, 10, 17, 40])
 @pytest.mark.parametrize("tokens", [2, 3, 30])
 @pytest.mark.parametrize("initial", ["zeros", "first"])
-def test_answers_are_the_networks(k: int, tokens: int, initial: str) -> None:
+def test_predictions_are_those_of_the_network(k: int, tokens: int, initial: str) -> None:
     model = _model(k, tokens, 3, initial=initial)
     inputs, lengths = _batch(tokens)
     expected = predict(model, inputs, lengths, mode="exact").mean
@@ -55,14 +56,14 @@ def test_strings_of_a_thousand_symbols_keep_the_precision() -> None:
     assert float((compile(model, VOCABULARY).probabilities(inputs) - expected).abs().max()) < 1e-6
 
 
-def test_in_float64_nothing_but_rounding_is_between() -> None:
+def test_in_float64_predictions_differ_only_by_rounding() -> None:
     model = _model(10, scale=6.0).double()
     inputs, lengths = _batch(3, 8, 300)
     expected = predict(model, inputs, lengths, mode="exact").mean
     assert float((compile(model, VOCABULARY).probabilities(inputs, lengths) - expected).abs().max()) < 1e-13
 
 
-def test_uncertainty_is_the_networks_too() -> None:
+def test_uncertainty_is_that_of_the_network() -> None:
     model = _model()
     inputs, lengths = _batch(3)
     expected = predict(model, inputs, lengths, mode="exact")
@@ -74,17 +75,19 @@ def test_uncertainty_is_the_networks_too() -> None:
 
 def test_reading_word_by_word_in_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, lengths = _batch(3, 50, 70)
-    whole = compile(_model(), VOCABULARY).state_law(inputs, lengths)
+    whole = compile(_model(), VOCABULARY).state_distribution(inputs, lengths)
     monkeypatch.setattr(compiled_module, "_TABLE_BYTES", 0)
     single = compile(_model(), VOCABULARY)
     assert len(single._tables[2]) == 3
-    assert torch.allclose(single.state_law(inputs, lengths), whole, atol=1e-14)
+    assert torch.allclose(single.state_distribution(inputs, lengths), whole, atol=1e-14)
     monkeypatch.setattr(compiled_module, "_SMALL", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert torch.equal(single.state_law(inputs, lengths), compile(_model(), VOCABULARY).state_law(inputs, lengths))
+    assert torch.equal(
+        single.state_distribution(inputs, lengths), compile(_model(), VOCABULARY).state_distribution(inputs, lengths)
+    )
 
 
-def test_the_pa_gives_the_same_answers_to_strings() -> None:
+def test_the_pa_accepts_with_the_same_probabilities() -> None:
     model = _model()
     model.set_metadata(load("tomita1", "train"))
     compiled = compile(model)
@@ -93,7 +96,7 @@ def test_the_pa_gives_the_same_answers_to_strings() -> None:
     assert compiled.pa("reject").probability(["01"]) + compiled.pa("accept").probability(["01"]) == pytest.approx(1)
 
 
-def test_without_a_start_token_the_pa_has_a_state_for_before_the_first_symbol() -> None:
+def test_without_a_start_token_the_pa_has_an_additional_initial_state() -> None:
     compiled = compile(_model(classes=3), _symbols(3), start=None)
     pa = compiled.pa(2)
     assert pa.num_states == compiled.num_states + 1
@@ -102,26 +105,26 @@ def test_without_a_start_token_the_pa_has_a_state_for_before_the_first_symbol() 
     assert pa.probability([""]).tolist() == pytest.approx([1 / 3])
 
 
-def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded(tmp_path: Path) -> None:
     compiled = compile(_model(), VOCABULARY)
     again = CompiledModel.load(compiled.save(tmp_path / "deep/model.compiled.safetensors"))
     inputs, lengths = _batch(3)
-    assert torch.equal(again.state_law(inputs, lengths), compiled.state_law(inputs, lengths))
+    assert torch.equal(again.state_distribution(inputs, lengths), compiled.state_distribution(inputs, lengths))
     assert (again.vocabulary, again.start, again.class_names) == (VOCABULARY, "^", ())
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     path = _model().save(tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="not written by save"):
+    with pytest.raises(ValueError, match=r"is not a compiled model: it is a model; read it with sttau\.load"):
         CompiledModel.load(path)
     (tmp_path / "noise").write_bytes(b"noise")
     with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         CompiledModel.load(tmp_path / "noise")
-    with pytest.raises(FileNotFoundError, match="no compiled model"):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
         CompiledModel.load(tmp_path / "nothing")
 
 
-def test_what_has_no_exact_law_is_refused_with_the_reason() -> None:
+def test_models_without_exact_inference_are_rejected_with_the_reason() -> None:
     embedding = nn.Embedding(3, 2)
     for layer, message in (
         (STTauLSTM(2, 4, 3), "depends on the whole path"),
@@ -137,19 +140,19 @@ def test_what_has_no_exact_law_is_refused_with_the_reason() -> None:
     ("tokens", "vocabulary", "start", "message"),
     [
         (None, VOCABULARY, "^", "must have an embedding"),
-        (3, None, "^", "vocabulary is not known"),
+        (3, None, "^", "vocabulary is missing"),
         (3, ("^", "0"), "^", "vocabulary has 2 symbols, but the model's embedding is one of 3 tokens"),
-        (2, ("0", "1"), "^", "start must be in the vocabulary .* or None"),
+        (2, ("0", "1"), "^", "start must be in the vocabulary .* pass None"),
         (1, ("^",), "^", "alphabet is empty"),
     ],
 )
-def test_a_wrong_alphabet_is_refused(tokens: int | None, vocabulary: Any, start: str, message: str) -> None:
+def test_a_wrong_alphabet_is_rejected(tokens: int | None, vocabulary: Any, start: str, message: str) -> None:
     embedding = None if tokens is None else nn.Embedding(tokens, 2)
     with pytest.raises(ValueError, match=message):
         compile(SequenceClassifier(STTauGRU(2, 4, 3), 2, embedding), vocabulary, start=start)
 
 
-def test_unknown_symbols_tokens_and_classes_are_refused() -> None:
+def test_unknown_symbols_tokens_and_classes_are_rejected() -> None:
     compiled = compile(_model(), VOCABULARY)
     with pytest.raises(ValueError, match="the symbol '2'"):
         compiled.probabilities(["012"])
@@ -157,7 +160,7 @@ def test_unknown_symbols_tokens_and_classes_are_refused() -> None:
         for wrong in (3, -1):
             inputs = torch.zeros(4, 20, dtype=torch.int64)
             inputs[2, place] = wrong
-            with pytest.raises(ValueError, match=r"outside the vocabulary 0 … 2 in sequence 2"):
+            with pytest.raises(ValueError, match=r"outside the vocabulary, 0 … 2, in sequence 2"):
                 compiled.probabilities(inputs)
     inputs[2, 19] = 99
     assert compiled.probabilities(inputs, torch.full((4,), 19)).shape == (4, 2)

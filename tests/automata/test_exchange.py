@@ -9,7 +9,6 @@ import pytest
 import torch
 from automata.fa.dfa import DFA
 from hypothesis import given, settings
-from tests.automata.nursery import dfas, pas
 
 from sttau.automata import (
     PA,
@@ -26,7 +25,8 @@ from sttau.automata import (
     to_prism,
     tomita,
 )
-from sttau.automata.exchange import picture
+from sttau.automata.exchange import diagram
+from tests.languages.strategies import dfas, pas
 
 STRINGS = ["".join(symbols) for length in range(6) for symbols in product("01", repeat=length)]
 
@@ -42,21 +42,21 @@ PARTIAL = DFA(
 
 @given(dfas())
 @settings(max_examples=30)
-def test_a_dfa_goes_there_and_back(dfa: DFA) -> None:
-    there_and_back = (
+def test_a_dfa_survives_conversion_and_back(dfa: DFA) -> None:
+    converted = (
         from_json(to_json(dfa)),
         from_networkx(to_networkx(dfa)).to_dfa(),
         from_aalpy(to_aalpy(dfa)),
         PA.from_dfa(dfa).to_dfa(),
     )
-    for other in there_and_back:
+    for other in converted:
         assert isinstance(other, DFA)
         assert compare(other, dfa)
 
 
 @given(pas())
 @settings(max_examples=30)
-def test_a_pa_goes_there_and_back(pa: PA) -> None:
+def test_a_pa_survives_conversion_and_back(pa: PA) -> None:
     assert from_json(to_json(pa)) == pa
     assert from_networkx(to_networkx(pa)) == pa
     again = from_aalpy(to_aalpy(pa))
@@ -65,7 +65,7 @@ def test_a_pa_goes_there_and_back(pa: PA) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_pa_with_one_first_state_and_certain_outputs_comes_back_whole(number: int) -> None:
+def test_a_pa_with_one_initial_state_and_deterministic_outputs_keeps_its_states(number: int) -> None:
     again = from_aalpy(to_aalpy(stochastic(number)))
     assert isinstance(again, PA)
     assert again.num_states == stochastic(number).num_states
@@ -78,7 +78,7 @@ def test_partial_dfas_can_be_exchanged() -> None:
     assert compare(from_networkx(to_networkx(PARTIAL)), PARTIAL)
 
 
-def test_aalpy_reads_strings_as_we_do() -> None:
+def test_aalpy_accepts_the_same_strings() -> None:
     theirs = to_aalpy(tomita(3))
     for string in STRINGS:
         theirs.reset_to_initial()
@@ -88,7 +88,7 @@ def test_aalpy_reads_strings_as_we_do() -> None:
         assert answer == tomita(3).accepts_input(string)
 
 
-def test_moves_that_an_mdp_lacks_reject() -> None:
+def test_missing_moves_of_an_mdp_reject() -> None:
     mdp = to_aalpy(stochastic(1))
     for state in mdp.states:
         state.transitions.pop("0")
@@ -100,13 +100,13 @@ def test_moves_that_an_mdp_lacks_reject() -> None:
     assert read.probability(["0", "00", "01", "0000"]).tolist() == [1, 0, 0, 0]
 
 
-def test_without_aalpy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_aalpy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aalpy", None)
     with pytest.raises(ImportError, match=r"pip install 'sttau\[automata\]'"):
         to_aalpy(tomita(1))
 
 
-def test_other_aalpy_automata_are_refused() -> None:
+def test_other_aalpy_automata_are_rejected() -> None:
     with pytest.raises(TypeError, match="Dfa or Mdp, got str"):
         from_aalpy("automaton")
 
@@ -120,12 +120,12 @@ def test_a_graph_is_one_that_networkx_works_with() -> None:
 
 def test_dot_shows_every_edge_once_with_its_labels() -> None:
     text = to_dot(stochastic(2))
-    assert text.count("->") == 1 + len(picture(stochastic(2)).edges)
+    assert text.count("->") == 1 + len(diagram(stochastic(2)).edges)
     assert '0 -> 1 [label="0 [0.30]\\n1 [0.40]"];' in text
     assert "1 [shape=doublecircle];" in text
 
 
-def test_dot_of_drawn_first_states_unsure_outputs_and_odd_symbols() -> None:
+def test_dot_of_random_initial_states_and_outputs_and_special_symbols() -> None:
     pa = PA(torch.tensor([0.25, 0.75]), torch.eye(2)[None].repeat(2, 1, 1), torch.tensor([0.5, 0]), ('"', "\\"))
     text = to_dot(pa)
     assert 'start0 -> 0 [label="0.25"];' in text
@@ -135,50 +135,50 @@ def test_dot_of_drawn_first_states_unsure_outputs_and_odd_symbols() -> None:
 
 def test_probabilities_and_variances_are_written() -> None:
     values = {(s, a): 0.25 for s in (0, 1) for a in "01"}
-    assert picture(tomita(1), probabilities=values, variances=values).edges[0, 1] == ["0 [0.250, σ² 0.25]"]
-    edges = picture(stochastic(1), variances=torch.full((2, 2, 2), 0.0012)).edges
+    assert diagram(tomita(1), probabilities=values, variances=values).edges[0, 1] == ["0 [0.250, σ² 0.25]"]
+    edges = diagram(stochastic(1), variances=torch.full((2, 2, 2), 0.0012)).edges
     assert edges[0, 1] == ["0 [0.10, σ² 0.0012]", "1 [0.80, σ² 0.0012]"]
-    assert (0, 1) not in picture(stochastic(1), smallest=0.85).edges
+    assert (0, 1) not in diagram(stochastic(1), smallest=0.85).edges
 
 
-def test_pictures_refuse_what_does_not_belong_to_the_automaton() -> None:
+def test_diagrams_reject_values_of_another_kind_of_automaton() -> None:
     with pytest.raises(TypeError, match="must be a mapping"):
-        picture(tomita(1), variances=torch.zeros(1))
+        diagram(tomita(1), variances=torch.zeros(1))
     with pytest.raises(TypeError, match="its own probabilities"):
-        picture(stochastic(1), probabilities={})
+        diagram(stochastic(1), probabilities={})
     with pytest.raises(ValueError, match="shape of matrices"):
-        picture(stochastic(1), variances=torch.zeros(2))
+        diagram(stochastic(1), variances=torch.zeros(2))
 
 
-def _prism_law(text: str, string: list[str]) -> float:
-    """Read a PRISM model and follow a string, as the language means it."""
+def _prism_probability(text: str, string: list[str]) -> float:
+    """Probability that a PRISM model accepts a string."""
     first = re.search(r"init (\d+);", text)
     assert first is not None
-    law = {int(first[1]): 1.0}
+    states = {int(first[1]): 1.0}
     for action in string:
         new: dict[int, float] = {}
-        for state, chance in law.items():
+        for state, chance in states.items():
             line = re.search(rf"\[{action}\] s={state} -> (.*);", text)
             assert line is not None
             for update in line[1].split(" + "):
                 p, target = update.rstrip(")").split(":(s'=")
                 new[int(target)] = new.get(int(target), 0) + chance * float(p)
-        law = new
+        states = new
     rewards = dict(re.findall(r"^  s=(\d+) : (.*);$", text, re.MULTILINE))
-    return sum(chance * float(rewards.get(str(state), 0)) for state, chance in law.items())
+    return sum(chance * float(rewards.get(str(state), 0)) for state, chance in states.items())
 
 
 @given(pas())
 @settings(max_examples=20)
-def test_prisms_text_means_the_same_automaton(pa: PA) -> None:
+def test_prism_text_describes_the_same_automaton(pa: PA) -> None:
     text = to_prism(pa)
     start = [] if bool((pa.initial == 1).any()) else ["start"]
     for string in STRINGS[:15]:
-        found = _prism_law(text, [*start, *(f"a_{symbol}" for symbol in string)])
+        found = _prism_probability(text, [*start, *(f"a_{symbol}" for symbol in string)])
         assert found == pytest.approx(float(pa.probability([string])), abs=1e-12)
 
 
-def test_symbols_that_prism_cannot_name_get_numbers() -> None:
+def test_symbols_that_prism_cannot_name_are_numbered() -> None:
     text = to_prism(PA(torch.ones(1), torch.ones(2, 1, 1), torch.zeros(1), ("+", "ß")))
     assert '// a_0 is "+"' in text
     assert "[a_1] s=0 -> 1.0:(s'=0);" in text
@@ -189,11 +189,11 @@ def test_symbols_that_prism_cannot_name_get_numbers() -> None:
     ("text", "message"),
     [
         ("{", "not JSON"),
-        ("{}", "not a PA"),
+        ("{}", "not a PA: it was not written by sttau"),
         ('{"format": "sttau.dfa", "version": 2}', "format version 2"),
         ('{"format": "sttau.dfa", "version": 1}', "lacks 'alphabet'"),
     ],
 )
-def test_foreign_json_is_refused(text: str, message: str) -> None:
+def test_other_json_is_rejected(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_json(text)

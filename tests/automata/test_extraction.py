@@ -5,21 +5,25 @@ from typing import Any
 
 import pytest
 import torch
-from sttau.automata.languages import as_dataset
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.automata import extract_dfa, extract_pa, learn, tomita
-from sttau.automata.extraction import Table, _merge
+from sttau.automata.extraction import Table
+from sttau.automata.extraction.dfa import merge_states
+from sttau.automata.extraction.table import relaxed_draws
 from sttau.data import load
-from sttau.data.tomita import GRAMMARS, VOCABULARY
+from sttau.data.strings import as_dataset
 from sttau.inference import predict
+from sttau.languages import TOMITA_GRAMMARS
 from sttau.quickstart import Settings, learn_automaton
 from sttau.training import Update
 
+VOCABULARY = ("^", "0", "1")
+
 
 class _Scripted(SequenceClassifier):
-    """A classifier whose transition law is given by hand: what extraction reads, without the training."""
+    """A classifier with a given transition table."""
 
     def __init__(self, initial: Tensor, table: Tensor, accepting: Tensor) -> None:
         super().__init__(STTauGRU(2, 4, len(accepting)), 2, nn.Embedding(len(table) + 1, 2))
@@ -35,7 +39,7 @@ class _Scripted(SequenceClassifier):
 
 def _blurred(number: int, copies: int, sharpness: float) -> _Scripted:
     """A grammar's automaton with every state ``copies`` times, the probability of a move spread over the copies."""
-    grammar = GRAMMARS[number]
+    grammar = TOMITA_GRAMMARS[number]
     size = len(grammar.moves)
     table = torch.full((2, size, size), (1 - sharpness) / (size - 1), dtype=torch.float64)
     for state, targets in enumerate(grammar.moves):
@@ -50,9 +54,7 @@ def _blurred(number: int, copies: int, sharpness: float) -> _Scripted:
 
 @pytest.mark.parametrize("number", range(1, 8))
 @pytest.mark.parametrize("copies", [1, 3])
-def test_the_automaton_behind_the_law_is_found_though_states_are_split_and_moves_are_noisy(
-    number: int, copies: int
-) -> None:
+def test_the_automaton_is_found_from_split_states_and_noisy_moves(number: int, copies: int) -> None:
     extracted = extract_dfa(_blurred(number, copies, 0.6), VOCABULARY)
     assert extracted.equivalent_to(tomita(number))
     assert len(extracted.dfa.states) == len(tomita(number).states)
@@ -69,15 +71,15 @@ def test_merging_before_choosing_matters() -> None:
     assert extracted.probabilities[0, "a"] == pytest.approx(0.6)
 
 
-def test_merging_separates_states_that_only_a_later_symbol_tells_apart() -> None:
+def test_states_that_only_a_later_symbol_distinguishes_are_not_merged() -> None:
     moves = torch.tensor([1, 2, 3, 3])  # a chain of four states; only the last accepts
     matrix = torch.nn.functional.one_hot(moves, 4).double()
-    group = _merge({"a": matrix}, torch.tensor([False, False, False, True]))
+    group = merge_states({"a": matrix}, torch.tensor([False, False, False, True]))
     assert len(group.unique()) == 4
 
 
 def _random(states: int = 5, temperature: float = 1.5) -> SequenceClassifier:
-    torch.manual_seed(39)  # with five states, both tables then have two groups, and both are in reach
+    torch.manual_seed(39)  # with five states, both tables then have two reachable groups
     model = SequenceClassifier(STTauGRU(4, 8, states, temperature=temperature), 2, nn.Embedding(3, 4))
     assert model.embedding is not None
     with torch.no_grad():
@@ -89,13 +91,13 @@ def _random(states: int = 5, temperature: float = 1.5) -> SequenceClassifier:
 
 
 @pytest.mark.parametrize("table", ["categorical", "relaxed mean"])
-def test_every_edge_has_a_whole_law_and_both_variances(table: Table) -> None:
+def test_every_edge_has_a_distribution_and_both_variances(table: Table) -> None:
     model, data = _random(), load("tomita3", "train").select(torch.arange(0, 2000, 20))
     for known in (None, data):
         extracted = extract_dfa(model, table=table, data=known)
         assert set(extracted.edges) == {(state, symbol) for state in extracted.dfa.states for symbol in "01"}
         for edge in extracted.edges.values():
-            assert sum(edge.shares) <= 1 + 1e-9  # groups out of reach have the rest
+            assert sum(edge.shares) <= 1 + 1e-9  # unreachable groups have the rest
             assert edge.probability == pytest.approx(edge.shares[edge.target])
             assert edge.probability == max(edge.shares)
             assert 0 <= edge.noise <= 0.25
@@ -108,20 +110,18 @@ def test_every_edge_has_a_whole_law_and_both_variances(table: Table) -> None:
 def test_counts_are_the_visits_of_the_data(table: Table) -> None:
     model, data = _random(), load("tomita3", "train")
     extracted = extract_dfa(model, table=table, data=data)
-    assert sorted(itertools.chain(*extracted.members.values())) == [0, 1, 2, 3, 4]  # no group is out of reach
+    assert sorted(itertools.chain(*extracted.members.values())) == [0, 1, 2, 3, 4]  # no group is unreachable
     alive = torch.arange(data.inputs.shape[1])[None] < data.lengths[:, None]
     for token, symbol in enumerate("01", 1):
         steps = int((alive & (data.inputs == token))[:, 1:].sum())
         assert sum(extracted.edges[state, symbol].count for state in extracted.dfa.states) == pytest.approx(steps)
 
 
-def test_noise_at_a_pure_state_is_that_of_the_relaxation() -> None:
+def test_draws_at_a_pure_state_have_the_moments_of_the_relaxation() -> None:
     # two states, p = 0.9 and 0.1: E[α] = 0.816 at τ = 1 (docs/mathematics.md, §5)
-    from sttau.automata.extraction import _relaxed
-
-    draws = _relaxed(torch.tensor([0.9, 0.1], dtype=torch.float64), 1.0, seed=0, draws=100_000)[:, 0]
+    draws = relaxed_draws(torch.tensor([0.9, 0.1], dtype=torch.float64), 1.0, seed=0, draws=100_000)[:, 0]
     assert float(draws.mean()) == pytest.approx(0.816, abs=0.002)
-    cold = _relaxed(torch.tensor([0.9, 0.1], dtype=torch.float64), 0.01, seed=0, draws=100_000)[:, 0]
+    cold = relaxed_draws(torch.tensor([0.9, 0.1], dtype=torch.float64), 0.01, seed=0, draws=100_000)[:, 0]
     assert float(cold.var()) == pytest.approx(0.09, abs=0.003)  # a Bernoulli draw
 
 
@@ -136,7 +136,7 @@ def test_the_categorical_automaton_is_the_exact_network_and_the_relaxed_one_is_n
     assert float((relaxed.pa.probability(strings) - exact).abs().max()) > 0.01
 
 
-def test_copies_of_states_are_lumped_and_the_defect_is_stated() -> None:
+def test_copies_of_states_are_merged_and_the_defect_is_reported() -> None:
     model = _random(6)
     with torch.no_grad():
         states = model.finite_state_layer.states
@@ -152,23 +152,23 @@ def test_copies_of_states_are_lumped_and_the_defect_is_stated() -> None:
     }
 
 
-def test_an_automaton_can_be_read_at_any_moment_of_training() -> None:
+def test_an_automaton_can_be_extracted_at_any_point_of_training() -> None:
     sizes = []
 
-    def look(attempt: int, update: Update, model: SequenceClassifier) -> None:
+    def record(attempt: int, update: Update, model: SequenceClassifier) -> None:
         if update.number in (1, 15):
             sizes.append(len(extract_dfa(model).dfa.states))
 
-    learned = learn(load("tomita1", "train"), attempts=1, updates=30, callbacks=look)
+    learned = learn(load("tomita1", "train"), attempts=1, updates=30, callbacks=record)
     assert len(sizes) == 2
     extracted = extract_dfa(learned.model)
     assert extracted.equivalent_to(tomita(1))
     data = load("tomita1", "test")
-    said = predict(learned.model, data.inputs, data.lengths).label
-    assert torch.equal(extracted.accepts(data.inputs, data.lengths), said == 1)
+    predicted = predict(learned.model, data.inputs, data.lengths).label
+    assert torch.equal(extracted.accepts(data.inputs, data.lengths), predicted == 1)
 
 
-def test_a_difference_comes_with_the_shortest_string_that_shows_it() -> None:
+def test_a_difference_has_the_shortest_counterexample() -> None:
     answer = extract_dfa(_blurred(4, 1, 0.9), VOCABULARY).equivalent_to(tomita(7))
     assert not answer
     assert answer.counterexample == "000"
@@ -180,9 +180,9 @@ def test_a_network_trained_on_tomita_1_is_proved_equal_to_it() -> None:
     assert run.wrong == 0
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_wrong_arguments_are_rejected() -> None:
     model = SequenceClassifier(STTauGRU(2, 4, 3), 2, nn.Embedding(3, 2))
-    with pytest.raises(ValueError, match="this model remembers none"):
+    with pytest.raises(ValueError, match="vocabulary is needed: the model has none"):
         extract_dfa(model)
     with pytest.raises(ValueError, match="table must be one of 'categorical', 'relaxed mean', got 'mean'"):
         extract_pa(model, VOCABULARY, table="mean")  # type: ignore[arg-type]
@@ -199,13 +199,13 @@ def test_what_cannot_be_read_is_refused() -> None:
         (("^", "0", "1"), "$", "start must be in the vocabulary"),
     ],
 )
-def test_a_wrong_vocabulary_is_refused(vocabulary: tuple[str, ...], start: str, message: str) -> None:
+def test_a_wrong_vocabulary_is_rejected(vocabulary: tuple[str, ...], start: str, message: str) -> None:
     model = SequenceClassifier(STTauGRU(2, 4, 3), 2, nn.Embedding(3, 2))
     with pytest.raises(ValueError, match=message):
         extract_dfa(model, vocabulary, start=start)
 
 
-def test_an_empty_alphabet_a_missing_embedding_and_an_lstm_are_refused() -> None:
+def test_an_empty_alphabet_a_missing_embedding_and_an_lstm_are_rejected() -> None:
     with pytest.raises(ValueError, match="alphabet is empty"):
         extract_dfa(SequenceClassifier(STTauGRU(2, 4, 3), 2, nn.Embedding(1, 2)), ("^",))
     with pytest.raises(ValueError, match="embedding is none"):

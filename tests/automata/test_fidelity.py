@@ -19,11 +19,11 @@ def _model(scale: float) -> SequenceClassifier:
     return model
 
 
-def test_hard_runs_are_the_exact_law_and_soft_ones_are_not() -> None:
+def test_hard_samples_have_the_exact_distribution_and_soft_ones_do_not() -> None:
     data = load("tomita3", "validation").select(torch.arange(0, 512, 16))
     model = _model(2.0)
     report = measure_fidelity(model, extract_pa(model), data, samples=4000)
-    # 4,000 runs of at most 0 or 1: a standard error below 0.008 a string, the largest of 32 below four of them
+    # 4,000 samples of 0 or 1: a standard error below 0.008 per string, the largest of 32 below four of them
     assert report.hard_exact.largest < 0.032
     assert report.soft_exact.mean > 3 * report.hard_exact.mean
     assert report.soft_hard.largest <= report.soft_exact.largest + report.hard_exact.largest + 1e-9
@@ -31,7 +31,7 @@ def test_hard_runs_are_the_exact_law_and_soft_ones_are_not() -> None:
     assert 0.1 < report.mixing < 0.75
 
 
-def test_an_automaton_of_something_else_does_not_agree() -> None:
+def test_another_automaton_does_not_agree() -> None:
     data = load("tomita3", "validation")
     model = _model(2.0)
     truth = extract_dfa(model).dfa

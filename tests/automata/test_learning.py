@@ -5,14 +5,15 @@ from itertools import product
 
 import pytest
 import torch
-from sttau.automata.languages import accepts, as_dataset
 from torch import nn
 
 from sttau import SequenceClassifier, STTauGRU
 from sttau.automata import PrefixTree, distance, extract_dfa, extract_pa, learn, learn_stochastic, stochastic, tomita
-from sttau.automata.learning import _groupings
+from sttau.automata.learning.stochastic import _groupings
 from sttau.data import load
+from sttau.data.strings import as_dataset
 from sttau.inference import predict
+from sttau.languages import accepts
 from sttau.models import Head
 from sttau.training import Update
 
@@ -42,7 +43,7 @@ def test_the_tree_gives_the_loss_and_the_gradient_of_the_strings_one_by_one(head
             torch.testing.assert_close(ours, theirs)
 
 
-def test_the_top_of_the_tree_holds_the_shorter_strings() -> None:
+def test_the_first_levels_of_the_tree_are_the_shorter_strings() -> None:
     data, model = load("tomita5", "train"), _model()
     short = data.select(data.lengths <= 5)
     torch.testing.assert_close(
@@ -59,8 +60,8 @@ def test_copies_and_their_frequencies_are_the_same() -> None:
     assert tree.counts.sum() == len(data)
 
 
-def test_lengths_have_equal_weight_in_the_even_tree() -> None:
-    tree = PrefixTree(load("stochastic2", "train")).evenly()
+def test_lengths_have_equal_weight_after_reweighting() -> None:
+    tree = PrefixTree(load("stochastic2", "train")).weighted_by_length()
     sums = [float(tree.counts[begin:end].sum()) for begin, end in zip([0, *tree.ends], tree.ends, strict=False)]
     assert sums == pytest.approx([0.0] + [1.0] * 10)
 
@@ -68,16 +69,16 @@ def test_lengths_have_equal_weight_in_the_even_tree() -> None:
 def test_tomita_5_is_learned_from_its_strings_and_proved() -> None:
     taus: list[float] = []
 
-    def watch(attempt: int, update: Update, model: SequenceClassifier) -> None:
+    def record(attempt: int, update: Update, model: SequenceClassifier) -> None:
         taus.extend(update.temperature)
 
-    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), seed=1, callbacks=watch)
+    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), seed=1, callbacks=record)
     assert learned.reached
     assert learned.wrong == 0
     assert learned.log[-1].loss <= 1e-4
     assert extract_dfa(learned.model).equivalent_to(tomita(5))
     assert len(taus) >= len(learned.log)
-    assert set(taus) == {1.0}  # the exact law does not depend on τ
+    assert set(taus) == {1.0}  # exact training does not depend on τ
     long = as_dataset(["01" * 500, "01" * 499 + "00", "0" * 1000], torch.tensor([1, 0, 1]), "01")
     assert predict(learned.model, long.inputs, long.lengths).label.tolist() == long.labels.tolist()
 
@@ -90,9 +91,24 @@ def test_learning_repeats_and_leaves_the_global_generator_alone() -> None:
     assert not first.reached
 
 
+def test_attempts_are_those_made_and_the_best_one_is_named() -> None:
+    numbers: list[int] = []
+    losses: dict[int, float] = {}
+
+    def record(attempt: int, update: Update, model: SequenceClassifier) -> None:
+        numbers.append(attempt)
+        losses[attempt] = update.loss
+
+    learned = learn(load("tomita3", "train"), attempts=3, updates=3, seed=0, callbacks=[record])
+    assert not learned.reached
+    assert learned.attempts == max(numbers) == 3
+    assert learned.best_attempt < 3  # so that the two differ
+    assert learned.log[-1].loss == losses[learned.best_attempt]
+
+
 @pytest.mark.parametrize("mode", ["soft", "hard"])
 def test_sampled_training_learns_tomita_1_and_moves_the_temperature(mode: str) -> None:
-    learned = learn(load("tomita1", "train"), mode=mode, updates=200, attempts=1, goal=0.01, learning_rate=0.01)  # type: ignore[arg-type]
+    learned = learn(load("tomita1", "train"), mode=mode, updates=200, attempts=1, target_loss=0.01, learning_rate=0.01)  # type: ignore[arg-type]
     assert extract_dfa(learned.model).equivalent_to(tomita(1))
     assert learned.log[-1].temperature[0] != 1.0
 
@@ -107,7 +123,7 @@ def test_the_shape_of_a_stochastic_language_is_found_by_the_criterion() -> None:
     assert torch.equal(states[2], states[3])
     pa = extract_pa(learned.model, tolerance=1e-4).pa
     assert pa.num_states == 2
-    # labels allow a standard error of about 0.02 (experiments.automata.cramer_rao)
+    # labels allow a standard error of about 0.02 (sttau_reproduction.automata.cramer_rao)
     assert max(distance(pa, stochastic(1), length=15).sup_by_length[1:]) < 0.05
 
 
@@ -117,7 +133,7 @@ def test_with_fixed_labels_the_edges_themselves_are_learned() -> None:
     pa = extract_pa(learned.model, tolerance=1e-4).pa
     assert pa.num_states == 2
     assert pa.output.tolist() == [0.0, 1.0]
-    # the labels allow standard errors of 0.015 to 0.022 (experiments.automata.cramer_rao)
+    # the labels allow standard errors of 0.015 to 0.022 (sttau_reproduction.automata.cramer_rao)
     torch.testing.assert_close(pa.matrices, stochastic(1).matrices, atol=0.06, rtol=0)
 
 
@@ -146,22 +162,22 @@ def test_from_probabilities_the_automaton_itself_is_learned() -> None:
     assert max(gaps[1:]) < 0.01
 
 
-def test_what_is_learned_from_can_be_any_alphabet() -> None:
+def test_the_model_has_the_vocabulary_of_its_data() -> None:
     dfa = tomita(1)
     strings = ["1" * length for length in range(6)] + ["10", "0", "01", "011", "101"]
     learned = learn(as_dataset(strings, accepts(dfa, strings), "01"), attempts=3)
     assert learned.model.vocabulary == ("^", "0", "1")
 
 
-def test_bad_requests_are_refused() -> None:
+def test_wrong_arguments_are_rejected() -> None:
     data = load("tomita1", "train")
     with pytest.raises(ValueError, match="mode must be"):
         learn(data, mode="deterministic")
     with pytest.raises(ValueError, match="updates must be at least 1"):
         learn(data, updates=0)
-    with pytest.raises(ValueError, match="goal must be positive"):
-        learn(data, goal=0)
-    with pytest.raises(ValueError, match="learned by learn_stochastic"):
+    with pytest.raises(ValueError, match="target_loss must be positive"):
+        learn(data, target_loss=0)
+    with pytest.raises(ValueError, match="use learn_stochastic"):
         learn(load("stochastic1", "train"))
     with pytest.raises(ValueError, match="strings over a vocabulary"):
         learn(load("digits", "train"))

@@ -6,15 +6,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.automata.nursery import doubled, pas, permuted
 
 from sttau.automata import PA, compare, random_dfa, random_pa, reduce, rms_distance, stochastic, tomita
+from tests.languages.strategies import doubled, pas, permuted
 
 STRINGS = ["".join(symbols) for length in range(8) for symbols in product("01", repeat=length)]
 
 
 def _blurred(pa: PA, noise: float, seed: int) -> PA:
-    """The same automaton, every row and output moved a little."""
+    """The same automaton with noise on every row and output."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.rand(pa.matrices.shape, generator=generator, dtype=torch.float64)
     matrices = (1 - noise) * pa.matrices + noise * rows / rows.sum(-1, keepdim=True)
@@ -45,7 +45,7 @@ def test_no_string_exceeds_the_bound(pa: PA, noise: float, tolerance: float, lea
 
 
 def test_the_bound_is_reached() -> None:
-    # both states accept, but for one symbol; the first leads away with probability 0.2 in one copy and 0 in the other
+    # both states accept, but for one symbol; the first moves away with probability 0.2 in one copy and 0 in the other
     pa = PA(
         torch.tensor([1.0, 0, 0]),
         torch.tensor([[[0.8, 0, 0.2], [0, 1.0, 0], [0, 0, 1.0]], [[0, 1.0, 0], [0, 1.0, 0], [0, 0, 1.0]]]),
@@ -60,7 +60,7 @@ def test_the_bound_is_reached() -> None:
 
 
 @given(pas(), st.randoms())
-def test_doubled_and_unreachable_states_go_and_nothing_changes(pa: PA, source: st.DataObject) -> None:
+def test_doubled_and_unreachable_states_are_removed_without_a_change(pa: PA, source: st.DataObject) -> None:
     large = doubled(pa)
     order = list(range(large.num_states))
     source.shuffle(order)  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def test_doubled_and_unreachable_states_go_and_nothing_changes(pa: PA, source: s
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_noisy_copy_of_a_stochastic_language_is_brought_back_to_its_size(number: int) -> None:
+def test_a_noisy_copy_of_a_stochastic_language_is_reduced_to_its_size(number: int) -> None:
     truth = stochastic(number)
     noisy = _blurred(doubled(truth), 0.005, 0)
     small = reduce(noisy, 0.03, leak=0.005)
@@ -88,19 +88,19 @@ def test_a_dfa_becomes_minimal(number: int) -> None:
     assert small.defect == small.output_defect == 0
 
 
-def test_states_that_only_a_long_string_tells_apart_stay_apart() -> None:
+def test_states_that_only_a_long_string_distinguishes_are_not_merged() -> None:
     dfa = random_dfa(15, seed=0)
     assert reduce(PA.from_dfa(dfa), 0).pa.num_states == 15
 
 
-def test_where_the_automaton_forgets_the_bound_holds_for_all_lengths() -> None:
+def test_the_bound_of_a_contracting_automaton_holds_for_all_lengths() -> None:
     small = reduce(_blurred(doubled(random_pa(3, seed=1, concentration=5)), 0.01, 0), 0.1)
     assert small.contraction < 1
     assert small.bound(10**6) == pytest.approx(small.defect / (1 - small.contraction) + small.output_defect)
     assert small.bound(10**6) < 1
 
 
-def test_a_state_that_is_hardly_reached_is_left_out_where_that_is_allowed() -> None:
+def test_a_nearly_unreachable_state_is_left_out_if_allowed() -> None:
     pa = PA(torch.tensor([1.0, 0]), torch.tensor([[[0.99, 0.01], [0, 1]]]).double(), torch.tensor([0.0, 1.0]), ("a",))
     assert reduce(pa, 0).left_out == ()
     small = reduce(pa, 0, leak=0.02)
@@ -109,7 +109,7 @@ def test_a_state_that_is_hardly_reached_is_left_out_where_that_is_allowed() -> N
     assert float(pa.probability(["aaa"])) <= small.bound(3) == pytest.approx(0.04)
 
 
-def test_bad_arguments_are_named() -> None:
+def test_wrong_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"leak in \[0, 1\), got 1e-09 and 1"):
         reduce(stochastic(1), leak=1)
     with pytest.raises(ValueError, match="tolerance must be at least 0"):

@@ -64,9 +64,7 @@ def test_many_strings_are_read_as_one_by_one(states: int, symbols: str) -> None:
 
 
 def test_long_strings_keep_their_probability() -> None:
-    pa = PA(
-        EYE[0], torch.full((1, 2, 2), 0.5) * (1 + 1e-7), torch.ones(2), ("a",)
-    )  # rows with the rounding error of float32
+    pa = PA(EYE[0], torch.full((1, 2, 2), 0.5) * (1 + 1e-7), torch.ones(2), ("a",))  # float32 rounding
     assert float(pa.probability(["a" * 2000])) == pytest.approx(1, abs=1e-12)
 
 

@@ -11,16 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Wedge
 
 from sttau.automata import PA, from_json, random_dfa, random_pa, stochastic, to_dot, to_prism, tomita
-from sttau.automata.exchange import picture
-from sttau.plotting.automaton import (
-    _arrange,
-    _circle,
-    _levels,
-    draw_automaton,
-    drawing,
-    save_drawing,
-    write_automaton,
-)
+from sttau.automata.exchange import diagram
+from sttau.plotting.automaton import draw_automaton, drawing, save_drawing, write_automaton
+from sttau.plotting.automaton_layout import _circle, _levels, arrange
 
 AUTOMATA: dict[str, DFA | PA] = {f"tomita {number}": tomita(number) for number in range(1, 8)}
 AUTOMATA |= {f"PA-{number}": stochastic(number) for number in (1, 2)}
@@ -32,7 +25,7 @@ every = pytest.mark.parametrize("automaton", AUTOMATA.values(), ids=AUTOMATA)
 
 @every
 def test_a_drawing_shows_every_state_every_edge_and_which_states_accept(automaton: DFA | PA) -> None:
-    shown = picture(automaton)
+    shown = diagram(automaton)
     axes = Figure().subplots()
     draw_automaton(axes, automaton, "title")
     circles = [patch for patch in axes.patches if isinstance(patch, Circle)]
@@ -47,9 +40,9 @@ def test_a_drawing_shows_every_state_every_edge_and_which_states_accept(automato
 
 
 @every
-def test_nothing_lies_on_anything_else(automaton: DFA | PA) -> None:
-    shown = picture(automaton)
-    layout = _arrange(shown, 0.005)
+def test_states_and_labels_do_not_overlap(automaton: DFA | PA) -> None:
+    shown = diagram(automaton)
+    layout = arrange(shown, 0.005)
     for places in (_levels(shown), _circle(shown), layout.places):
         gaps = np.linalg.norm(places[:, None] - places, axis=-1) + 9 * np.eye(len(places))
         assert gaps.min() > 1
@@ -63,19 +56,19 @@ def test_nothing_lies_on_anything_else(automaton: DFA | PA) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_arrows_begin_and_end_at_the_circles_of_their_states(seed: int) -> None:
-    layout = _arrange(picture(random_dfa(7, seed=seed)), 0.005)
+    layout = arrange(diagram(random_dfa(7, seed=seed)), 0.005)
     for arrow in layout.arrows:
         for state, point in zip(arrow.ends, arrow.control[[0, -1]], strict=True):
             assert np.linalg.norm(point - layout.places[state]) == pytest.approx(0.26, abs=0.02)
 
 
-def test_probabilities_are_written_behind_the_symbol() -> None:
+def test_probabilities_are_added_to_the_label() -> None:
     axes = Figure().subplots()
     draw_automaton(axes, tomita(1), probabilities={(s, a): 0.25 for s in (0, 1) for a in "01"})
     assert "0 [0.250]" in [text.get_text() for text in axes.texts]
 
 
-def test_states_that_accept_sometimes_are_filled_in_part_and_first_states_have_their_chance() -> None:
+def test_states_are_filled_by_their_output_and_initial_states_have_their_probability() -> None:
     pa = PA(torch.tensor([0.25, 0.75]), torch.full((1, 2, 2), 0.5), torch.tensor([0.4, 1]), ("a",))
     axes = drawing(pa, "title").axes[0]
     wedges = [patch for patch in axes.patches if isinstance(patch, Wedge)]
@@ -90,7 +83,7 @@ def test_drawings_are_saved_the_same_every_time(kind: str, begins: bytes, tmp_pa
     assert one == two
 
 
-def test_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
+def test_other_kinds_of_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"an \.svg or a \.png, got 'a\.pdf'"):
         save_drawing(drawing(tomita(1)), tmp_path / "a.pdf")
 
@@ -102,7 +95,7 @@ def test_a_long_label_makes_room_for_itself() -> None:
 
 
 @pytest.mark.parametrize("automaton", [tomita(3), stochastic(2)], ids=["DFA", "PA"])
-def test_an_automaton_is_written_as_its_name_asks(automaton: DFA | PA, tmp_path: Path) -> None:
+def test_an_automaton_is_written_in_the_format_of_the_suffix(automaton: DFA | PA, tmp_path: Path) -> None:
     assert from_json(write_automaton(automaton, tmp_path / "a.json").read_text("utf-8")) is not None
     assert write_automaton(automaton, tmp_path / "a.dot").read_text("utf-8") == to_dot(automaton)
     assert write_automaton(automaton, tmp_path / "a.prism").read_text("utf-8") == to_prism(automaton)

@@ -1,4 +1,4 @@
-"""Tasks against Gymnasium's own environments, and what is wrong with a task."""
+"""Tasks compared with Gymnasium's own environments, and errors of invalid tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sttau.rl import TASKS, Environments, Task, find_task
 
 
 @pytest.mark.parametrize("name", ["cartpole-mdp", "cartpole-pomdp"])
-def test_side_by_side_is_step_by_step_gymnasiums_own_cartpole(name: str) -> None:
+def test_parallel_copies_match_gymnasiums_own_cartpole_step_by_step(name: str) -> None:
     task, copies = find_task(name), 8
     generator = torch.Generator().manual_seed(0)
     with Environments(task, copies) as environments:
@@ -44,7 +44,7 @@ def test_side_by_side_is_step_by_step_gymnasiums_own_cartpole(name: str) -> None
         assert "failed" in ends
 
 
-def test_an_episode_that_never_fails_earns_its_horizon_and_then_ends() -> None:
+def test_an_episode_without_failure_ends_at_the_horizon() -> None:
     task = find_task("cartpole-mdp", horizon=5)
     with Environments(task, 2) as environments:
         environments.reset(seed=0)
@@ -66,7 +66,7 @@ def test_a_pomdp_shows_no_velocity_and_a_seed_gives_the_same_beginning(name: str
     assert any("velocity" in seen for seen in task.observations) == name.endswith("-mdp")
 
 
-def test_unknown_tasks_and_horizon_0_are_refused() -> None:
+def test_unknown_tasks_and_horizon_0_are_rejected() -> None:
     with pytest.raises(ValueError, match="no task 'pong'; choose one of cartpole-mdp"):
         find_task("pong")
     with pytest.raises(ValueError, match="horizon must be at least 1 step, got 0"):
@@ -77,17 +77,17 @@ def test_unknown_tasks_and_horizon_0_are_refused() -> None:
     ("change", "message"),
     [
         ({"environment": "Pong-v99"}, "no environment 'Pong-v99'"),
-        ({"seen": (0, 7)}, r"sees the entries \(0, 7\)"),
+        ({"seen": (0, 7)}, r"uses the entries \(0, 7\)"),
         ({"actions": ("left", "stay", "right")}, "has 3 actions, but CartPole-v1 has Discrete"),
     ],
 )
-def test_a_task_that_does_not_fit_its_environment_is_refused(change: dict[str, Any], message: str) -> None:
+def test_a_task_that_does_not_fit_its_environment_is_rejected(change: dict[str, Any], message: str) -> None:
     task: Task = replace(find_task("cartpole-pomdp"), **change)
     with pytest.raises(ValueError, match=message):
         Environments(task)
 
 
-def test_without_gymnasium_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gymnasium_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

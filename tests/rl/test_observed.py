@@ -22,7 +22,7 @@ def test_the_automaton_counts_moves_between_states_by_the_sign_that_was_read() -
     assert pa.alphabet == ("angle −", "angle +")
     assert pa.initial.tolist() == [0.5, 0.5]
     assert pa.matrices[1].tolist() == [[0, 1], [0, 1]]  # beyond an episode's end nothing counts
-    assert pa.matrices[0].tolist() == [[0.5, 0.5], [1, 0]]  # from 0 under a negative angle: never seen
+    assert pa.matrices[0].tolist() == [[0.5, 0.5], [1, 0]]  # from 0 under a negative angle: no data
     assert pa.output.tolist() == [0, 1]
 
 
@@ -30,5 +30,5 @@ def test_only_states_that_are_actions_make_an_automaton() -> None:
     episodes = _episodes([[0, 1]], [[1, 1]], [2])
     with pytest.raises(ValueError, match="whose states are its actions"):
         observed_automaton(make_policy("lstm", TASK, hidden_size=4), episodes, TASK)
-    with pytest.raises(ValueError, match="shows no 'speed'; choose one of position, angle"):
+    with pytest.raises(ValueError, match="has no observation 'speed'; choose one of position, angle"):
         observed_automaton(make_policy("st-tau", TASK, hidden_size=4), episodes, TASK, by="speed")

@@ -1,4 +1,4 @@
-"""Policies: step by step as in whole episodes, for every method; and the laws of their actions."""
+"""Policies: step by step as over whole episodes, for every method; and the distributions of their actions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _steps(policy: SequenceClassifier, x: Tensor, noise: Noise) -> tuple[Tensor,
         ("dropout", {"dropout": 0.4}),
     ],
 )
-def test_a_policy_says_the_same_step_by_step_as_over_whole_episodes(method: str, settings: dict[str, Any]) -> None:
+def test_a_policy_gives_the_same_step_by_step_as_over_whole_episodes(method: str, settings: dict[str, Any]) -> None:
     policy = make_policy(method, TASK, hidden_size=12, settings=settings)
     x, noise = torch.randn(6, 9, 4), Noise.of(torch.arange(6), seed=5)
     steps, _ = _steps(policy, x, noise)
@@ -44,33 +44,33 @@ def test_a_policy_says_the_same_step_by_step_as_over_whole_episodes(method: str,
 
 
 @pytest.mark.parametrize("method", ["st-tau", "st-tau-gru"])
-def test_a_greedy_state_is_a_draw_from_the_law_by_gumbel_max(method: str) -> None:
+def test_a_greedy_state_is_a_draw_from_the_softmax_by_gumbel_max(method: str) -> None:
     policy = make_policy(method, TASK, hidden_size=12, seed=3)
     x = torch.randn(1, 1, 4).expand(20_000, 1, 4)
     noise = Noise.of(torch.arange(20_000), seed=1)
     steps, player = _steps(policy, x, noise)
-    law = player.law("greedy")[0, 0]
+    distribution = player.action_distribution("greedy")[0, 0]
     drawn = (steps[:, 0].argmax(-1) == 1).float().mean()
-    assert abs(drawn - law[1]) < 4 * (0.25 / 20_000) ** 0.5  # four standard errors
+    assert abs(drawn - distribution[1]) < 4 * (0.25 / 20_000) ** 0.5  # four standard errors
     actions = torch.ones(20_000, 1, dtype=torch.int64)
     scored = log_probabilities(policy, x, actions, noise=noise, choice="greedy")
-    torch.testing.assert_close(scored.exp(), law[1].expand(20_000, 1), atol=1e-3, rtol=0)
+    torch.testing.assert_close(scored.exp(), distribution[1].expand(20_000, 1), atol=1e-3, rtol=0)
 
 
-def test_the_law_of_a_sampled_action_of_st_tau_is_the_mean_of_alpha_over_the_noise() -> None:
+def test_the_distribution_of_a_sampled_action_of_st_tau_is_the_mean_of_alpha_over_the_noise() -> None:
     policy = make_policy("st-tau", TASK, hidden_size=12, seed=3, settings={"temperature": 0.5})
     x = torch.randn(1, 1, 4).expand(5000, 1, 4)
     steps, player = _steps(policy, x, Noise.of(torch.arange(5000), seed=1))
-    gap = (player.law("sampling")[0, 0] - steps[:, 0].mean(0)).abs().max()
-    assert gap < 4 * 0.5 / 64**0.5  # the law is a mean over 64 draws
+    gap = (player.action_distribution("sampling")[0, 0] - steps[:, 0].mean(0)).abs().max()
+    assert gap < 4 * 0.5 / 64**0.5  # the distribution is a mean over 64 samples
 
 
 @pytest.mark.parametrize(("choice", "certain"), [("sampling", False), ("greedy", True)])
 def test_only_a_greedy_lstm_is_certain_of_its_action(choice: Choice, certain: bool) -> None:
     _, player = _steps(make_policy("lstm", TASK, hidden_size=12), torch.randn(3, 4, 4), Noise.of(torch.arange(3)))
-    law = player.law(choice)
-    assert bool(((law == 0) | (law == 1)).all()) == certain
-    torch.testing.assert_close(law.sum(-1), torch.ones(3, 4))
+    distribution = player.action_distribution(choice)
+    assert bool(((distribution == 0) | (distribution == 1)).all()) == certain
+    torch.testing.assert_close(distribution.sum(-1), torch.ones(3, 4))
 
 
 def test_a_policy_is_saved_with_the_names_of_what_it_sees_and_does(tmp_path: Any) -> None:
@@ -94,14 +94,14 @@ def test_two_seeds_make_two_policies_and_leave_the_global_generator_alone() -> N
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (lambda: make_policy("lstm", find_task("cartpole-pomdp")), "reads 2 numbers a step, but cartpole-mdp shows 4"),
-        (lambda: make_policy("lstm", find_task("acrobot-pomdp")), "knows 3 actions, but cartpole-mdp has 2"),
-        (lambda: make_policy("lstm", TASK, settings={"num_layers": 2}), "one layer"),
+        (lambda: make_policy("lstm", find_task("cartpole-pomdp")), "has 2 features per step, but cartpole-mdp has 4"),
+        (lambda: make_policy("lstm", find_task("acrobot-pomdp")), "has 3 actions, but cartpole-mdp has 2"),
+        (lambda: make_policy("lstm", TASK, settings={"num_layers": 2}), "one unidirectional layer"),
         (lambda: SequenceClassifier(STTauLSTM(4, 8, 2, mode="hard"), 2, head="halves"), 'mode="soft"'),
         (lambda: make_policy("lstm", TASK).double(), "on the CPU in float32, but this one is torch.float64"),
-        (lambda: make_policy("svm", TASK), "no method 'svm'; choose one of lstm"),
+        (lambda: make_policy("svm", TASK), "method must be one of lstm, .*, got 'svm'"),
     ],
 )
-def test_a_policy_that_cannot_play_is_refused_with_the_reason(policy: Any, message: str) -> None:
+def test_a_policy_that_does_not_fit_is_rejected_with_the_reason(policy: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_policy(policy(), TASK)

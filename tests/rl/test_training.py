@@ -1,4 +1,4 @@
-"""Playing and learning: reproducible, consistent with what was played, and policies get better."""
+"""Episodes and training: reproducible, consistent with the episodes, and policies improve."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ METHODS = ("lstm", "bayes", "dropout", "st-tau", "st-tau-gru")
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("choice", ["sampling", "greedy"])
-def test_probabilities_that_are_learnt_from_are_those_that_were_played_with(method: str, choice: Choice) -> None:
+def test_log_probabilities_are_those_of_the_episodes(method: str, choice: Choice) -> None:
     policy = make_policy(method, TASK, hidden_size=16)
     with Environments(TASK, 5) as environments:
         episodes = play(policy, environments, choice=choice, seed=4)
     scored = log_probabilities(policy, episodes.observations, episodes.actions, noise=episodes.noise, choice=choice)
     assert scored.requires_grad
     by_state = choice == "greedy" and method.startswith("st-tau")
-    given = episodes.law if by_state else episodes.probabilities
+    given = episodes.action_distribution if by_state else episodes.probabilities
     expected = given.gather(-1, episodes.actions[..., None]).squeeze(-1)
     valid = valid_steps(expected, episodes.lengths)
     torch.testing.assert_close(scored.exp()[valid], expected[valid], atol=1e-4, rtol=1e-4)
@@ -57,7 +57,7 @@ def test_a_policy_learns_to_balance_for_longer(method: str) -> None:
     assert last > first + 10
 
 
-def test_the_same_seed_gives_the_same_curve_and_the_log_holds_it(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_curve_and_the_log_contains_it(tmp_path: Path) -> None:
     def curve(seed: int) -> list[tuple[float, ...]]:
         policy = make_policy("st-tau", TASK, hidden_size=8)
         points = train(policy, TASK, Settings(episodes=60, batch=10), seed=seed, log=tmp_path / f"{seed}.jsonl")
@@ -70,12 +70,12 @@ def test_the_same_seed_gives_the_same_curve_and_the_log_holds_it(tmp_path: Path)
     assert [(line["reward"], line["entropy"], line["temperature"]) for line in lines] == first
 
 
-def test_an_interrupted_training_leaves_the_points_it_had(tmp_path: Path) -> None:
+def test_an_interrupted_training_leaves_its_log(tmp_path: Path) -> None:
     def stop(point: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(make_policy("lstm", TASK, hidden_size=8), TASK, log=tmp_path / "log.jsonl", on_point=stop)
+        train(make_policy("lstm", TASK, hidden_size=8), TASK, log=tmp_path / "log.jsonl", callbacks=[stop])
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 1
 
 
@@ -93,6 +93,6 @@ def test_returns_are_sums_of_what_follows() -> None:
         ({"choice": "random"}, "choice must be one of 'sampling', 'greedy', got 'random'"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**settings)  # type: ignore[arg-type]

@@ -193,7 +193,7 @@ def mode(grammar: int, seed: int, mode: str, updates: int) -> dict[str, float]:
         updates=updates,
         attempts=1,
         learning_rate=0.01 if batches or way != "exact" else 0.02,
-        goal=1e-4 if way == "exact" and not batches else 1e-3,
+        target_loss=1e-4 if way == "exact" and not batches else 1e-3,
         seed=seed,
     )
     took = time.perf_counter() - began

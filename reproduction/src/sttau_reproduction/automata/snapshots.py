@@ -122,7 +122,7 @@ def watch_training(grammar: int = 3, updates: int = 3000, every: int = 50, seed:
         mode="soft",
         updates=updates,
         attempts=1,
-        goal=1e-9,
+        target_loss=1e-9,
         learning_rate=0.01,
         seed=seed,
         callbacks=watch,

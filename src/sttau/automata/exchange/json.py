@@ -44,7 +44,7 @@ def from_json(text: str) -> DFA | PA:
         return PA.from_json(text)
     content = DFA_FORMAT.from_json(text)
     try:
-        moves = dict(enumerate(content["moves"]))
-        return build_dfa(content["alphabet"], moves, content["start"], set(content["accepting"]))
+        alphabet, moves = content["alphabet"], dict(enumerate(content["moves"]))
+        return build_dfa(alphabet, moves, content["start"], set(content["accepting"]))
     except KeyError as error:
         raise ValueError(f"the DFA lacks {error}") from error
