@@ -34,14 +34,14 @@ def test_ood_digits_are_kept_out_of_training_and_test(small: Quickstart) -> None
     assert all(run.reading.mean.shape == (len(small.test), 8, 8) for run in small.digits)
 
 
-def test_progress_is_told_to_the_end() -> None:
-    told: dict[str, tuple[int, int]] = {}
+def test_progress_is_reported_to_the_end() -> None:
+    reported: dict[str, tuple[int, int]] = {}
     run_quickstart(
         dataclasses.replace(SMALL, automaton_updates=3, automaton_attempts=1, digit_updates=3),
-        progress=lambda title, done, of: told.update({title: (done, of)}),
+        progress=lambda title, done, of: reported.update({title: (done, of)}),
     )
-    assert set(told.values()) == {(3, 3)}
-    assert len(told) == 3
+    assert set(reported.values()) == {(3, 3)}
+    assert len(reported) == 3
 
 
 def test_the_table_in_the_readme_is_the_one_of_the_committed_results() -> None:

@@ -1,4 +1,4 @@
-"""How fast the engines are, beside PyTorch's own recurrent layers: all in one run, as medians of alternating rounds."""
+"""Speed of the engines compared with PyTorch's recurrent layers, as medians of alternating rounds in one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,18 @@ SAMPLES = 10
 
 @dataclass(frozen=True)
 class Shape:
-    """One size of layer and batch; all rows are full."""
+    """Shape of a layer and its input; all sequences have the full length.
+
+    Attributes:
+        cell: Recurrent cell.
+        batch: Number of sequences.
+        time: Number of steps per sequence.
+        features: Number of input features per step; with a vocabulary, size of the embedding.
+        hidden: Hidden size.
+        states: Number of states.
+        vocabulary: Number of different tokens; 0 for real-valued input.
+        exact: Whether ST-τ runs in exact mode.
+    """
 
     cell: Literal["lstm", "gru"]
     batch: int
@@ -31,15 +42,15 @@ class Shape:
     features: int
     hidden: int
     states: int
-    vocabulary: int = 0  # tokens of so many kinds go in where it is not 0, through an embedding
+    vocabulary: int = 0
     exact: bool = False
 
     @property
     def name(self) -> str:
-        """A short name, as it stands in tables."""
+        """Short name for tables."""
         source = f"tokens of {self.vocabulary}" if self.vocabulary else f"F{self.features}"
-        law = ", exact" if self.exact else ""
-        return f"{self.cell.upper()} B{self.batch} T{self.time} {source} d{self.hidden} k{self.states}{law}"
+        mode = ", exact" if self.exact else ""
+        return f"{self.cell.upper()} B{self.batch} T{self.time} {source} d{self.hidden} k{self.states}{mode}"
 
 
 GPU_SHAPES = (
@@ -73,17 +84,17 @@ def measure(
     round_seconds: float = 0.15,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Result]:
-    """Time a training step, a forward pass and ten Monte-Carlo samples of each shape, and measure training's memory.
+    """Time a training step, a forward pass and ten Monte Carlo samples per shape, and measure memory of training.
 
     Args:
-        shapes: what to measure.
-        device: where.
-        precisions: on a CPU only float32 is of use.
-        reference: whether the step-by-step specification is timed too (float32; it is slow, and done only once).
-        graphs: whether everything is timed once more as a CUDA graph, without the host's part.
-        rounds: methods take turns; each number is the median over the rounds.
-        round_seconds: how long one method runs in one round, about.
-        progress: is told what is being measured.
+        shapes: Shapes to measure.
+        device: Device, ``cuda`` or ``cpu``.
+        precisions: Precisions to measure; only float32 is useful on a CPU.
+        reference: Whether to time the step-by-step reference too (a single training step in float32; it is slow).
+        graphs: Whether to time everything as a CUDA graph too, which excludes host overhead.
+        rounds: Number of rounds, in which the methods alternate. Each result is the median over the rounds.
+        round_seconds: Approximate duration of one method in one round.
+        progress: Callback that is given a description of the current measurement.
     """
     for shape in shapes:
         for precision in precisions:
@@ -95,14 +106,14 @@ def measure(
             finally:
                 torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = allow
             seconds = time.perf_counter() - began
-            for method, numbers in metrics.items():
+            for method, values in metrics.items():
                 yield Result(
                     experiment="speed",
                     data=shape.name,
                     method=method,
                     states=shape.states,
                     seed=0,
-                    metrics=numbers,
+                    metrics=values,
                     settings={**asdict(shape), "precision": precision, "rounds": rounds, "device": device},
                     seconds=seconds,
                 )
@@ -127,11 +138,11 @@ def _measure(
     for task in tasks:
         progress(f"{shape.name}, {precision}: {task}")
         work = {model.name: model.work(task) for model in (plain, ours)}
-        for method, value in take_turns(work, device, rounds, round_seconds).items():
+        for method, value in time_alternately(work, device, rounds, round_seconds).items():
             metrics[method][f"{task}_ms"] = value
         if graphs:
             replays = {method: _captured(call) for method, call in work.items()}
-            for method, value in take_turns(replays, device, rounds, round_seconds).items():
+            for method, value in time_alternately(replays, device, rounds, round_seconds).items():
                 metrics[method][f"{task}_graph_ms"] = value
             del replays
     if device != "cpu":
@@ -147,7 +158,7 @@ def _measure(
 
 
 class _Plain:
-    """``nn.LSTM`` or ``nn.GRU``, with an embedding where tokens go in."""
+    """``nn.LSTM`` or ``nn.GRU``, with an embedding for token input."""
 
     def __init__(self, shape: Shape, device: str, dtype: torch.dtype) -> None:
         kind = nn.LSTM if shape.cell == "lstm" else nn.GRU
@@ -162,7 +173,7 @@ class _Plain:
         return output[-1]
 
     def work(self, task: Task) -> Callable[[], None]:
-        """One forward pass is what ten samples are compared with."""
+        """Return a training step or a forward pass; ten samples are compared with one forward pass."""
         modules: list[nn.Module] = [self.layer] if self.embedding is None else [self.layer, self.embedding]
         return training_step(self._last, modules) if task == "training" else without_gradients(self._last)
 
@@ -184,7 +195,7 @@ class _Ours:
         return self.layer.features(self.inputs, noise=noise, steps="last", embedding=table).squeeze(1)
 
     def work(self, task: Task) -> Callable[[], None]:
-        """A training step, a forward pass, or ten samples at once."""
+        """Return a training step, a forward pass, or ten samples in one pass."""
         modules: list[nn.Module] = [self.layer] if self.embedding is None else [self.layer, self.embedding]
         if task == "training":
             return training_step(self._last, modules)
@@ -196,7 +207,7 @@ def _embedding(shape: Shape, device: str, dtype: torch.dtype) -> nn.Embedding | 
 
 
 def make_inputs(shape: Shape, device: str, dtype: torch.dtype) -> Tensor:
-    """Time first: normal features, or tokens as frequent as words are (Zipf's law)."""
+    """Return inputs, time first: normal features, or tokens with Zipf-distributed frequencies."""
     generator = torch.Generator().manual_seed(0)
     if not shape.vocabulary:
         x = torch.randn(shape.time, shape.batch, shape.features, generator=generator)
@@ -207,7 +218,7 @@ def make_inputs(shape: Shape, device: str, dtype: torch.dtype) -> Tensor:
 
 
 def training_step(last: Callable[[], Tensor], modules: list[nn.Module]) -> Callable[[], None]:
-    """One step of training from the last output, with fresh gradients, backward in the calling thread."""
+    """Return a training step on the last output, with new gradients and the backward pass in the calling thread."""
 
     def call() -> None:
         for module in modules:
@@ -219,7 +230,7 @@ def training_step(last: Callable[[], Tensor], modules: list[nn.Module]) -> Calla
 
 
 def without_gradients(last: Callable[[], Tensor]) -> Callable[[], None]:
-    """One forward pass."""
+    """Return a forward pass without gradients."""
 
     def call() -> None:
         with torch.no_grad():
@@ -234,7 +245,7 @@ def _wait(device: str) -> None:
 
 
 def _seconds(call: Callable[[], None], times: int, device: str) -> float:
-    """How long one call takes when several follow each other, as in training."""
+    """Return the seconds per call over several consecutive calls."""
     _wait(device)
     began = time.perf_counter()
     for _ in range(times):
@@ -243,8 +254,10 @@ def _seconds(call: Callable[[], None], times: int, device: str) -> float:
     return (time.perf_counter() - began) / times
 
 
-def take_turns(work: dict[str, Callable[[], None]], device: str, rounds: int, round_seconds: float) -> dict[str, float]:
-    """Median milliseconds of each; they take turns, so that a busy moment does not fall on one of them alone."""
+def time_alternately(
+    work: dict[str, Callable[[], None]], device: str, rounds: int, round_seconds: float
+) -> dict[str, float]:
+    """Return median milliseconds per call; calls alternate, so that a load peak does not affect only one of them."""
     times = {}
     for name, call in work.items():
         call()
@@ -258,7 +271,7 @@ def take_turns(work: dict[str, Callable[[], None]], device: str, rounds: int, ro
 
 
 def _captured(call: Callable[[], None]) -> Callable[[], None]:
-    """The same work as a CUDA graph."""
+    """Capture a call as a CUDA graph, and return its replay."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -272,7 +285,7 @@ def _captured(call: Callable[[], None]) -> Callable[[], None]:
 
 
 def _memory(call: Callable[[], None]) -> int:
-    """Most bytes allocated during a call, beyond weights and input."""
+    """Return the peak of bytes allocated during a call, beyond weights and input."""
     call()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()

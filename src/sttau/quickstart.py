@@ -1,4 +1,4 @@
-"""The first run: learn an automaton and prove it; classify digits and say how sure one is. A minute on two cores."""
+"""The quickstart: learn a language and prove the extracted automaton equal; classify digits with uncertainty."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from sttau.metrics import (
 from sttau.models import SequenceClassifier
 from sttau.training import Update, fit
 
-#: Called with a title, how much is done, and how much there is.
+#: Called with a title, the number of finished updates, and their total.
 Progress = Callable[[str, int, int], None]
 
 
-def _silent(title: str, done: int, of: int) -> None:
-    """Show nothing."""
+def _silent(title: str, done: int, total: int) -> None:
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the quickstart's numbers depend on besides the seed."""
+    """Everything that the results depend on besides the seed."""
 
     grammar: int = 3
     automaton_states: int = 10
     automaton_hidden: int = 32
-    automaton_updates: int = 1000  # of one attempt
-    automaton_attempts: int = 6  # a new start when the training loss has not come down by then
-    automaton_loss: float = 0.01  # training ends when 20 batches in a row are below this
+    automaton_updates: int = 1000  # per attempt
+    automaton_attempts: int = 6  # training restarts with a new seed if the loss has not converged
+    automaton_loss: float = 0.01  # training ends after 20 consecutive batches below this loss
     ood_digits: tuple[int, ...] = (8, 9)
     digit_states: int = 10
     digit_readout: Readout = "cell"
@@ -59,14 +59,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class AutomatonRun:
-    """What came of learning a grammar."""
+    """Result of learning a grammar.
+
+    Attributes:
+        truth: DFA of the grammar.
+        extracted: DFA extracted from the network.
+        equivalence: Comparison of the two.
+        log: Updates of the last attempt.
+        attempts: Number of attempts.
+        wrong: Number of misclassified test strings.
+        strings: Number of test strings.
+        longest: Length of the longest test string.
+        result: Result line.
+    """
 
     truth: DFA
     extracted: ExtractedDFA
     equivalence: Equivalence
     log: list[Update]
     attempts: int
-    wrong: int  # of the long test strings
+    wrong: int
     strings: int
     longest: int
     result: Result
@@ -74,18 +86,26 @@ class AutomatonRun:
 
 @dataclass(frozen=True)
 class DigitRun:
-    """One method on the digits, one seed."""
+    """Result of one method and one seed on the digits.
+
+    Attributes:
+        method: Name of the method.
+        reading: Predictions for in-distribution test digits after every row.
+        ood: Predictions for OOD digits after every row.
+        curve: Reliability curve of the predictions after every row.
+        result: Result line.
+    """
 
     method: str
-    reading: Prediction  # of familiar test digits, after every row
-    ood: Prediction  # of OOD digits, never seen in training, after every row
-    curve: ReliabilityCurve  # over the answers after every row
+    reading: Prediction
+    ood: Prediction
+    curve: ReliabilityCurve
     result: Result
 
 
 @dataclass(frozen=True)
 class Quickstart:
-    """All that the report shows."""
+    """Everything that the report shows."""
 
     settings: Settings
     automaton: AutomatonRun
@@ -95,28 +115,34 @@ class Quickstart:
 
     @property
     def results(self) -> list[Result]:
-        """Every number, one line a run."""
+        """Result lines: one for the automaton, and one per method and seed for the digits."""
         return [self.automaton.result, *(run.result for run in self.digits)]
 
 
 def run_quickstart(settings: Settings | None = None, seed: int = 0, progress: Progress = _silent) -> Quickstart:
-    """Run both parts. All randomness follows from ``seed``."""
+    """Run both parts.
+
+    Args:
+        settings: Settings of the experiment.
+        seed: Seed of all randomness.
+        progress: Callback for progress.
+    """
     settings = settings or Settings()
     automaton = learn_automaton(settings, seed, progress)
     digits = {split: load("digits", split) for split in ("train", "validation", "test")}
     unseen = torch.tensor(settings.ood_digits)
     ood = digits["test"].select(torch.isin(digits["test"].labels, unseen))
-    familiar = {name: part.select(~torch.isin(part.labels, unseen)) for name, part in digits.items()}
+    seen = {name: part.select(~torch.isin(part.labels, unseen)) for name, part in digits.items()}
     runs = [
-        learn_digits(method, settings, seed + number, familiar, ood, progress)
+        learn_digits(method, settings, seed + number, seen, ood, progress)
         for number in range(settings.digit_seeds)
         for method in ("lstm", "st-tau")
     ]
-    return Quickstart(settings, automaton, runs, familiar["test"], ood)
+    return Quickstart(settings, automaton, runs, seen["test"], ood)
 
 
 def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent) -> AutomatonRun:
-    """Train on strings of a Tomita grammar, read the automaton out, and compare it with the truth."""
+    """Train on strings of a Tomita grammar, extract the automaton, and compare it with that of the grammar."""
     name = f"tomita{settings.grammar}"
     train, test = load(name, "train"), load(name, "test")
     assert train.vocabulary is not None
@@ -125,13 +151,13 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
         torch.manual_seed(seed + attempt)
         layer = STTauGRU(16, settings.automaton_hidden, settings.automaton_states, mode="exact")
         model = SequenceClassifier(layer, 2, nn.Embedding(len(train.vocabulary), 16))
-        good = 0
+        low = 0
 
-        def watch(update: Update, attempt: int = attempt) -> bool:
-            nonlocal good
-            good = good + 1 if update.loss < settings.automaton_loss else 0
+        def stop(update: Update, attempt: int = attempt) -> bool:
+            nonlocal low
+            low = low + 1 if update.loss < settings.automaton_loss else 0
             progress(f"Tomita {settings.grammar}, attempt {attempt + 1}", update.number, update.of)
-            return good >= 20
+            return low >= 20
 
         log = fit(
             model,
@@ -140,9 +166,9 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             seed=seed + attempt,
-            callbacks=watch,
+            callbacks=stop,
         )
-        if good >= 20:
+        if low >= 20:
             break
     extracted = extract_dfa(model, train.vocabulary)
     equivalence = extracted.equivalent_to(tomita(settings.grammar))
@@ -175,11 +201,11 @@ def learn_digits(
     ood: SequenceDataset,
     progress: Progress = _silent,
 ) -> DigitRun:
-    """Train one method to name a digit after any number of its rows; evaluate it on in-distribution and on OOD digits.
+    """Train one method to classify a digit after any number of its rows; evaluate in-distribution and on OOD digits.
 
-    Every image is in the training data eight times, cut after one to eight rows. The weights kept are those with the
-    smallest negative log-likelihood on validation data. ECE and MCE are over the answers after every row; error and
-    detection are those after the last.
+    Every training image occurs eight times, truncated after one to eight rows. The weights with the smallest negative
+    log-likelihood on validation data are kept. ECE, MCE and NLL are computed over the predictions after every row,
+    error and OOD detection after the last.
     """
     began = time.perf_counter()
     torch.manual_seed(seed)
@@ -205,27 +231,27 @@ def learn_digits(
         batch_size=settings.digit_batch_size,
         learning_rate=settings.learning_rate,
         seed=seed,
-        validation=lambda: negative_log_likelihood(*_all_answers(read(validation, 5), validation)),
+        validation=lambda: negative_log_likelihood(*_all_steps(read(validation, 5), validation)),
         callbacks=lambda update: progress(title, update.number, update.of),
     )
-    inside, outside = read(test, settings.samples), read(ood, settings.samples)
-    answers, labels = _all_answers(inside, test)
-    areas = detection(1 - inside.confidence[:, -1], 1 - outside.confidence[:, -1])
+    in_distribution, out_of_distribution = read(test, settings.samples), read(ood, settings.samples)
+    probabilities, labels = _all_steps(in_distribution, test)
+    areas = detection(1 - in_distribution.confidence[:, -1], 1 - out_of_distribution.confidence[:, -1])
     metrics = {
-        "pe": 100 * prediction_error(inside.mean[:, -1], test.labels),
-        "ece": 100 * calibration_error(answers, labels),
-        "mce": 100 * calibration_error(answers, labels, norm="maximum"),
-        "nll": negative_log_likelihood(answers, labels),
+        "pe": 100 * prediction_error(in_distribution.mean[:, -1], test.labels),
+        "ece": 100 * calibration_error(probabilities, labels),
+        "mce": 100 * calibration_error(probabilities, labels, norm="maximum"),
+        "nll": negative_log_likelihood(probabilities, labels),
         "auroc": 100 * areas.auroc,
         "aupr": 100 * areas.aupr,
     }
     if model.layer.num_states is not None:
-        metrics["temperature"] = model.layer.temperature.item()
+        metrics["tau"] = model.layer.temperature.item()
     return DigitRun(
         method=method,
-        reading=inside,
-        ood=outside,
-        curve=reliability_curve(answers, labels),
+        reading=in_distribution,
+        ood=out_of_distribution,
+        curve=reliability_curve(probabilities, labels),
         result=Result(
             experiment="quickstart",
             data="digits",
@@ -248,6 +274,6 @@ def learn_digits(
     )
 
 
-def _all_answers(reading: Prediction, data: SequenceDataset) -> tuple[Tensor, Tensor]:
-    """The answers after every row, and the label each should have been."""
+def _all_steps(reading: Prediction, data: SequenceDataset) -> tuple[Tensor, Tensor]:
+    """Return the predictions after every row, and their labels."""
     return reading.mean.flatten(0, 1), data.labels.repeat_interleave(reading.mean.shape[1])

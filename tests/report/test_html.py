@@ -16,16 +16,18 @@ def small() -> Quickstart:
     return run_quickstart(settings)
 
 
-def test_the_page_needs_no_other_file_and_no_network(small: Quickstart, tmp_path: Path) -> None:
+def test_the_page_is_self_contained(small: Quickstart, tmp_path: Path) -> None:
     page = write_report(small, tmp_path / "out").read_text("utf-8")
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert len(sources) == 4
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     assert "http" not in re.sub(r'"data:[^"]*"', "", page)
-    assert "proved equal to the true one" in page
+    assert "proved equal to that of the grammar" in page
 
 
-def test_figures_and_results_lie_beside_the_page_and_nothing_half_written(small: Quickstart, tmp_path: Path) -> None:
+def test_figures_and_results_are_written_with_the_page_and_no_temporary_file_remains(
+    small: Quickstart, tmp_path: Path
+) -> None:
     write_report(small, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     pictures = {"automaton.png", "reading.png", "reliability.png", "ood.png"}

@@ -26,7 +26,7 @@ _COLUMNS = {"pe": "error %", "ece": "ECE %", "mce": "MCE %", "auroc": "OOD AUROC
 
 
 def summary_table(results: list[Result]) -> tuple[list[str], list[list[str]]]:
-    """Mean and standard deviation over seeds of each method on the digits: header and rows, as text."""
+    """Return header and rows of a table: mean and standard deviation over seeds per method on the digits."""
     rows = []
     for method in METHODS:
         runs = [result for result in results if result.data == "digits" and result.method == method]
@@ -74,7 +74,7 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
 
 
 def _save(figure: Figure, path: Path) -> str:
-    """Save a figure as PNG and return it as a data address, so that the page needs no other file."""
+    """Save a figure as PNG and return it as a data URL, so that the page needs no other file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=160)
     write_atomically(path, buffer.getvalue())

@@ -13,12 +13,12 @@ from sttau.quickstart import AutomatonRun, Quickstart
 
 
 def automaton_figure(run: AutomatonRun) -> Figure:
-    """Draw the true automaton and the extracted one side by side."""
+    """Draw the automaton of the grammar and the extracted one side by side."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    draw_automaton(left, run.truth, "The truth", color=MUTED)
+    draw_automaton(left, run.truth, "Automaton of the grammar", color=MUTED)
     verdict = "proved equal" if run.equivalence else f"differs on “{run.equivalence.counterexample}”"
-    title, probabilities = f"Read out of the network: {verdict}", run.extracted.probabilities
+    title, probabilities = f"Extracted from the network: {verdict}", run.extracted.probabilities
     draw_automaton(right, run.extracted.dfa, title, probabilities=probabilities)
     return figure
 
@@ -35,9 +35,9 @@ def reliability_figure(quickstart: Quickstart) -> Figure:
 
 
 def reading_figure(quickstart: Quickstart) -> Figure:
-    """Show how uncertainty goes away while digits are read row by row: one digit, and the mean over all (ST-τ)."""
+    """Plot uncertainty of ST-τ while digits are read row by row: one digit, and the mean over all."""
     run = next(run for run in quickstart.digits if run.method == "st-tau")
-    reading, row = run.reading, telling_row(quickstart, run.reading)
+    reading, row = run.reading, clearest_row(quickstart, run.reading)
     image, label = quickstart.test.inputs[row], int(quickstart.test.labels[row])
     figure = Figure(figsize=(11, 3.5), layout="constrained")
     picture, classes, total, epistemic = figure.subplots(1, 4, width_ratios=[0.8, 1.2, 1.2, 1.2])
@@ -53,15 +53,15 @@ def reading_figure(quickstart: Quickstart) -> Figure:
         middle, spread = probability[:, digit].numpy(), deviation[:, digit].numpy()
         classes.plot(steps, middle, color=color, marker="o", markersize=3.5, label=f"“{digit}”")
         classes.fill_between(steps, middle - spread, middle + spread, color=color, alpha=0.18, linewidth=0)
-    classes.set(ylim=(-0.03, 1.03), xlabel="rows read", ylabel="probability", title="what it believes")
+    classes.set(ylim=(-0.03, 1.03), xlabel="rows read", ylabel="probability", title="predicted probability")
     classes.legend(frameon=False, fontsize=9)
 
     unseen_digits = " and ".join(map(str, quickstart.settings.ood_digits))
-    for axes, name, title in ((total, "total", "total uncertainty"), (epistemic, "epistemic", "its epistemic part")):
-        mine, familiar, unseen = getattr(reading, name)[row], getattr(reading, name), getattr(run.ood, name)
-        axes.plot(steps, mine, color=BLUE, marker="o", markersize=3.5, label=f"this “{label}”")
-        axes.plot(steps, familiar.mean(0), color=MUTED, linewidth=2, label="mean, all test digits")
-        axes.plot(steps, unseen.mean(0), color=RED, linewidth=2, label=f"mean, unseen {unseen_digits}")
+    for axes, name, title in ((total, "total", "total uncertainty"), (epistemic, "epistemic", "epistemic uncertainty")):
+        one, seen, unseen = getattr(reading, name)[row], getattr(reading, name), getattr(run.ood, name)
+        axes.plot(steps, one, color=BLUE, marker="o", markersize=3.5, label=f"this “{label}”")
+        axes.plot(steps, seen.mean(0), color=MUTED, linewidth=2, label="mean, in-distribution")
+        axes.plot(steps, unseen.mean(0), color=RED, linewidth=2, label=f"mean, OOD: {unseen_digits}")
         axes.set(xlabel="rows read", ylabel="bits", ylim=(0, None), title=title)
     total.legend(frameon=False, fontsize=9)
     return figure
@@ -86,8 +86,8 @@ def ood_figure(quickstart: Quickstart) -> Figure:
     return figure
 
 
-def telling_row(quickstart: Quickstart, reading: Prediction) -> int:
-    """Choose the digit whose uncertainty shrinks most while it is read, among those that end up right."""
-    right = reading.label[:, -1] == quickstart.test.labels
-    fall = reading.total.amax(1) - reading.total[:, -1]
-    return int(torch.where(right, fall, -1.0).argmax())
+def clearest_row(quickstart: Quickstart, reading: Prediction) -> int:
+    """Return the correctly classified digit whose uncertainty decreases most while it is read."""
+    correct = reading.label[:, -1] == quickstart.test.labels
+    decrease = reading.total.amax(1) - reading.total[:, -1]
+    return int(torch.where(correct, decrease, -1.0).argmax())

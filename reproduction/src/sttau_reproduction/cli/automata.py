@@ -15,7 +15,7 @@ def automata(
     out: Annotated[
         Path | None, typer.Option(help="Folder for results; reproduction/results/automata, or …-quick.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few measurements only, a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few measurements only: about a minute.")] = False,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     figures: Annotated[
         bool, typer.Option("--figures", help="Also train the networks of the figures, and write snapshots.json.")

@@ -16,8 +16,8 @@ def cartpole(
         Path | None,
         typer.Option(help="Folder for results and report; reproduction/results/cartpole, or …-quick."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few episodes and seeds, a minute.")] = False,
-    harder: Annotated[bool, typer.Option("--harder", help="Then 500 steps, and Acrobot, which is slow.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few episodes and seeds: about a minute.")] = False,
+    harder: Annotated[bool, typer.Option("--harder", help="Also CartPole with 500 steps, and Acrobot (slow).")] = False,
     policy: Annotated[
         bool, typer.Option("--policy", help="Also train the policy whose automaton is drawn, and write automaton.json.")
     ] = False,

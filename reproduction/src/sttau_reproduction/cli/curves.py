@@ -13,10 +13,11 @@ from sttau_reproduction.cli.common import RESULTS
 
 def curves(
     folder: Annotated[Path, typer.Argument(help="Folder with trained networks and their logs.")],
-    question: Annotated[str, typer.Option(help="What the curves are to show; recorded with each.")],
+    question: Annotated[str, typer.Option(help="Question that the curves answer; recorded with each.")],
     out: Annotated[Path, typer.Option(help="File that curves are appended to.")] = RESULTS / "paper/curves.jsonl",
     trials: Annotated[
-        Path | None, typer.Option(help="JSON file of trials whose curves are taken, instead of declared networks.")
+        Path | None,
+        typer.Option(help="JSON file of trials, whose curves are recorded instead of those of declared networks."),
     ] = None,
 ) -> None:
     """Record validation error and NLL in the course of training, from the logs of trained networks.

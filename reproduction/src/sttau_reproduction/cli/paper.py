@@ -11,21 +11,23 @@ from sttau.cli.common import DeviceOption, check_folder, choose_device, plain_er
 from sttau_reproduction.cli.common import RESULTS, show_failures, show_steps
 
 _QUICK = (
-    "--quick: tiny networks, hardly trained, on a part of the data. It shows that everything runs; the numbers mean "
-    "nothing."
+    "--quick: tiny networks, trained for a few updates on a part of the data. It checks that everything runs; the "
+    "numbers mean nothing."
 )
 
 
 def paper(
     what: Annotated[
         str,
-        typer.Argument(help="table1, table2, table3, figures, ablation, dropout-sweep, inter-patient, tuning or all."),
+        typer.Argument(
+            help="Part: table1, table2, table3, figures, ablation, dropout-sweep, inter-patient, tuning or all."
+        ),
     ],
     seeds: Annotated[int | None, typer.Option(help="Number of seeds per network, instead of those declared.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small networks on a part of the data, to check that everything runs.")
     ] = False,
-    on: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    on: Annotated[str, typer.Option(help="Backend: local, or ray for a cluster.")] = "local",
     workers: Annotated[int, typer.Option(help="Number of processes on CPUs.")] = 1,
     device: DeviceOption = "auto",
     at_once: Annotated[int, typer.Option(help="Number of networks trained at the same time on a GPU.")] = 16,
@@ -33,8 +35,12 @@ def paper(
         Path | None,
         typer.Option(help="Folder for results, networks and report; reproduction/results/paper, or …-quick."),
     ] = None,
-    data: Annotated[list[str] | None, typer.Option(help="Only networks on this data set; may be repeated.")] = None,
-    network: Annotated[list[str] | None, typer.Option(help="Only networks of this name; may be repeated.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Name of a data set; only its networks are trained; may be repeated.")
+    ] = None,
+    network: Annotated[
+        list[str] | None, typer.Option(help="Name of a network; only such networks are trained; may be repeated.")
+    ] = None,
     timing: Annotated[bool, typer.Option(help="Measure the cost of each network alone, at the end.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is to be computed.")] = False,
 ) -> None:

@@ -13,7 +13,7 @@ from sttau_reproduction.cli.common import RESULTS
 
 def trials(
     file: Annotated[Path, typer.Argument(help="JSON file with a list of trials.")],
-    question: Annotated[str, typer.Option(help="What the trials are to find out; recorded with each result.")],
+    question: Annotated[str, typer.Option(help="Question that the trials answer; recorded with each result.")],
     out: Annotated[Path, typer.Option(help="File that results are appended to.")] = RESULTS / "paper/trials.jsonl",
     device: DeviceOption = "auto",
 ) -> None:

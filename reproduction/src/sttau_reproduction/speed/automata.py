@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from sttau.automata import compile
-from sttau.bench import take_turns, without_gradients
+from sttau.bench import time_alternately, without_gradients
 from sttau.jobs import Result
 from sttau.layers import STTauGRU
 from sttau.models import SequenceClassifier
@@ -65,7 +65,7 @@ def measure_compiled(
             "st-tau soft": without_gradients(partial(model, inputs, mode="soft")),
             "st-tau exact": without_gradients(partial(model, inputs, mode="exact")),
         }
-        times = take_turns(work, "cpu", rounds, round_seconds)
+        times = time_alternately(work, "cpu", rounds, round_seconds)
         with torch.no_grad():
             gap = compiled.probabilities(inputs) - model(inputs, mode="exact").softmax(-1)
         seconds = time.perf_counter() - began

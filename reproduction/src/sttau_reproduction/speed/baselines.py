@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from sttau.bench import SAMPLES, Shape, Task, make_inputs, take_turns, training_step, without_gradients
+from sttau.bench import SAMPLES, Shape, Task, make_inputs, time_alternately, training_step, without_gradients
 from sttau.engine import Noise
 from sttau.jobs import Result
 from sttau.layers import BayesLSTM, LSTMLayer, VariationalDropoutLSTM
@@ -70,7 +70,7 @@ def measure_baselines(
                 work = {f"{method}/{task}": _work(layer, x, task) for method, layer in layers.items()}
                 if task == "training":
                     work |= {f"ensemble/training{way}": call for way, call in _trainings(ensemble, x).items()}
-                for name, value in take_turns(work, device, rounds, round_seconds).items():
+                for name, value in time_alternately(work, device, rounds, round_seconds).items():
                     method, _, what = name.partition("/")
                     metrics[method][f"{what}_ms"] = value
             seconds = time.perf_counter() - began
