@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sttau.calibration import SCALINGS
-from tests import extension
+from tests.extension import copy_package, replace_once, run_copy
 
 NEW_SCALING = '''"""Bias scaling: a bias per class."""
 
@@ -37,6 +37,7 @@ class BiasScaling(Scaling):
 SCALING = BiasScaling
 '''
 USE = """
+import sttau
 import torch
 from sttau.calibration import SCALINGS, restore_scaling
 logits, labels = torch.randn(20, 3), torch.arange(20) % 3
@@ -52,12 +53,7 @@ def test_names_are_those_of_the_classes() -> None:
 
 def test_a_new_scaling_method_is_one_file_and_one_name(tmp_path: Path) -> None:
     """It is restored from its state like the others."""
-    extension.extend(
-        tmp_path,
-        "calibration/bias_scaling.py",
-        NEW_SCALING,
-        "calibration/registry.py",
-        "isotonic_scaling",
-        "bias_scaling",
-    )
-    extension.run(tmp_path, USE)
+    package = copy_package(tmp_path)
+    (package / "calibration/bias_scaling.py").write_text(NEW_SCALING, "utf-8")
+    replace_once(package / "calibration/registry.py", '"isotonic_scaling",', '"isotonic_scaling", "bias_scaling",')
+    run_copy(package, "-c", USE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import extension
+from tests.extension import copy_package, replace_once, run_copy
 
 NEW_DATA = '''"""Rising and falling lines."""
 
@@ -35,6 +35,7 @@ def load_lines(split: str) -> SequenceDataset:
 DATASETS = {"lines": Entry(load_lines, SOURCE)}
 '''
 USE = """
+import sttau
 assert "lines" in sttau.data.DATASETS
 assert len(sttau.data.load("lines", "test")) == 10
 comparison = sttau.compare(["lstm"], "lines", seeds=1, hidden_size=4, updates=2)
@@ -44,5 +45,7 @@ assert comparison.row("lstm", "nll")["value"] > 0
 
 def test_a_new_data_set_is_one_file_and_one_name(tmp_path: Path) -> None:
     """It is loaded and compared by its name."""
-    extension.extend(tmp_path, "data/lines.py", NEW_DATA, "data/registry.py", "stochastic", "lines")
-    extension.run(tmp_path, USE)
+    package = copy_package(tmp_path)
+    (package / "data/lines.py").write_text(NEW_DATA, "utf-8")
+    replace_once(package / "data/registry.py", '"stochastic",', '"stochastic", "lines",')
+    run_copy(package, "-c", USE)

@@ -6,7 +6,7 @@ import pytest
 
 from sttau.methods import METHODS
 from sttau.methods.registry import find_method
-from tests import extension
+from tests.extension import copy_package, replace_once, run_copy
 
 NEW_METHOD = '''"""A GRU with two layers."""
 
@@ -19,6 +19,7 @@ from sttau.methods.record import Method
 METHOD = Method("deep-gru", "deep GRU", "#123456", {"gru": partial(nn.GRU, num_layers=2)})
 '''
 USE = """
+import sttau
 import torch
 from sttau.methods import METHODS
 digits = tuple(sttau.data.load("digits", split)[:20] for split in ("train", "validation", "test"))
@@ -40,5 +41,7 @@ def test_an_unknown_method_is_rejected_with_the_names_of_all() -> None:
 
 def test_a_new_method_is_one_file_and_one_name(tmp_path: Path) -> None:
     """It is built, trained and compared by its name."""
-    extension.extend(tmp_path, "methods/deep_gru.py", NEW_METHOD, "methods/registry.py", "gru", "deep_gru")
-    extension.run(tmp_path, USE)
+    package = copy_package(tmp_path)
+    (package / "methods/deep_gru.py").write_text(NEW_METHOD, "utf-8")
+    replace_once(package / "methods/registry.py", '"gru",', '"gru", "deep_gru",')
+    run_copy(package, "-c", USE)

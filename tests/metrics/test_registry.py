@@ -7,7 +7,7 @@ import pytest
 from sttau.metrics import METRICS
 from sttau.metrics.record import Metric
 from sttau.metrics.registry import COLUMNS
-from tests import extension
+from tests.extension import copy_package, replace_once, run_copy
 
 NEW_METRIC = '''"""Margin between the two largest probabilities."""
 
@@ -81,8 +81,10 @@ def test_metrics_that_share_a_column_are_shown_alike_and_weighted_alike(metric: 
 
 def test_a_new_metric_is_one_file_and_one_line(tmp_path: Path) -> None:
     """The torchmetrics class, the table column, its interval and its test follow."""
-    extension.extend(tmp_path, "metrics/margin.py", NEW_METRIC, "metrics/registry.py", "pit", "margin")
-    extension.run(tmp_path, USE)
+    package = copy_package(tmp_path)
+    (package / "metrics" / "margin.py").write_text(NEW_METRIC, "utf-8")
+    replace_once(package / "metrics" / "registry.py", '    "pit",\n', '    "pit",\n    "margin",\n')
+    run_copy(package, "-c", USE)
 
 
 def test_a_metric_without_rows_has_no_weighted_form() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import extension
+from tests.extension import copy_package, replace_once, run_copy
 
 NEW_SCORE = '''"""The margin between the two largest class probabilities as an OOD score."""
 
@@ -24,6 +24,7 @@ def margin_score(prediction: Any) -> Tensor:
 SCORES = {"margin": margin_score}
 '''
 USE = """
+import sttau
 from sttau.ood import SCORES
 assert list(SCORES)[-1] == "margin"
 assert SCORES["margin"]([[0.5, 0.5], [1.0, 0.0]]).tolist() == [1.0, 0.0]
@@ -31,7 +32,7 @@ assert SCORES["margin"]([[0.5, 0.5], [1.0, 0.0]]).tolist() == [1.0, 0.0]
 
 
 def test_a_new_score_is_one_file_and_one_name(tmp_path: Path) -> None:
-    extension.extend(
-        tmp_path, "ood/scores/margin.py", NEW_SCORE, "ood/scores/registry.py", "mutual_information", "margin"
-    )
-    extension.run(tmp_path, USE)
+    package = copy_package(tmp_path)
+    (package / "ood/scores/margin.py").write_text(NEW_SCORE, "utf-8")
+    replace_once(package / "ood/scores/registry.py", '"mutual_information",', '"mutual_information", "margin",')
+    run_copy(package, "-c", USE)
