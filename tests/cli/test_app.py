@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sttau.cli import COMMANDS
-from tests import extension
 from tests.cli.invocation import invoke
+from tests.extension import copy_package, replace_once, run_copy
 
 LEAVES = ("quickstart", "data list", "data info", "data get", "compare", "extract", "rl train", "rl watch", "bench")
 NEW_COMMAND = '''"""``sttau greet``: a greeting."""
@@ -22,12 +22,6 @@ def greet(name: str = "world") -> None:
     """Greet somebody."""
     print_line(f"Hello {name}!")
 '''
-USE = """
-from typer.testing import CliRunner
-from sttau.cli import app
-assert CliRunner().invoke(app, ["greet", "--name", "Ada"]).output == "Hello Ada!\\n"
-assert "Greet somebody." in CliRunner().invoke(app, ["--help"]).output
-"""
 
 
 def test_the_help_names_every_command() -> None:
@@ -59,5 +53,8 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 def test_a_new_command_is_one_file_and_one_word(tmp_path: Path) -> None:
-    extension.extend(tmp_path, "cli/greet.py", NEW_COMMAND, "cli/__init__.py", "rl", "greet")
-    extension.run(tmp_path, USE)
+    package = copy_package(tmp_path)
+    (package / "cli" / "greet.py").write_text(NEW_COMMAND, "utf-8")
+    replace_once(package / "cli" / "__init__.py", '"bench")', '"bench", "greet")')
+    assert run_copy(package, "-m", "sttau", "greet", "--name", "Ada") == "Hello Ada!\n"
+    assert "Greet somebody." in run_copy(package, "-m", "sttau", "--help")
