@@ -269,7 +269,7 @@ def test_what_prediction_needs_and_does_not_find_is_named(tmp_path: Path) -> Non
         read(write(tmp_path / "short.csv", short), like=train)
     with pytest.raises(ValueError, match="holds texts, but like has no vocabulary"):
         read(texts, like=train)
-    with pytest.raises(ValueError, match=r"does not know the names of its features.*model\.remember\(train\)"):
+    with pytest.raises(ValueError, match=r"does not know the names of its features.*model\.set_metadata\(train\)"):
         read(long, like=SequenceClassifier(nn.LSTM(2, 4), 2))
     with pytest.raises(FileNotFoundError, match="no file at"):
         read(tmp_path / "none.csv")
@@ -349,7 +349,7 @@ def test_arrays_that_differ_from_training_are_refused(tmp_path: Path) -> None:
     train = read(write(tmp_path / "t.csv", LONG))
     path = tmp_path / "t.npz"
     np.savez(path, inputs=np.zeros((1, 2, 3)))
-    with pytest.raises(ValueError, match="has 3 features a step, but like has 2"):
+    with pytest.raises(ValueError, match="has 3 features per step, but like has 2"):
         read(path, like=train)
     np.savez(path, inputs=np.zeros((1, 2, 2)), feature_names=["pulse", "temperature"])
     with pytest.raises(ValueError, match="has other feature names than like"):

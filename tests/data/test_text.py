@@ -64,7 +64,7 @@ def test_encoding_knows_one_text_and_many_and_pads_with_zero() -> None:
     [
         (["fine", " "], ("<pad>", "<unk>"), "text 1 is ' '; leave it out"),
         ([], ("<pad>", "<unk>"), "texts are empty"),
-        ("2", ("^", "0", "1"), "has no '2' and no '<unk>' to stand for it"),
+        ("2", ("^", "0", "1"), "has the symbol '2', which is not in"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused(texts: list[str] | str, vocabulary: tuple[str, ...], message: str) -> None:
