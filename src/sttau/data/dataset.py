@@ -111,7 +111,7 @@ class SequenceDataset(Dataset[LabeledSequence]):
     def __getitem__(self, index: Any) -> Any:
         """Return one sequence, or a data set of several."""
         if isinstance(index, slice):
-            return self.select(torch.arange(len(self))[index])
+            return self.select(torch.tensor(range(len(self))[index], dtype=torch.int64))
         if not hasattr(index, "__index__") or (isinstance(index, Tensor) and index.dim() > 0):
             return self.select(torch.as_tensor(index))
         row = range(len(self))[index]  # negative positions count from the end
