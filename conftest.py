@@ -26,7 +26,7 @@ _SLOW = (  # they train networks, start processes, or read whole data sets; othe
     "tests/automata/test_fidelity.py*",
     "tests/automata/test_learn*.py*",
     "tests/cli/*",
-    "tests/compare/test_run.py*",
+    "tests/comparison/test_run.py*",
     "tests/data/test_heartbeats.py*",
     "tests/data/test_household_power.py*",
     "tests/data/test_imdb.py*",

@@ -1,15 +1,13 @@
 """Recurrent networks that know when they do not know."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sttau.version import __version__
 
 if TYPE_CHECKING:
     from sttau import automata, calibration, data, inference, layers, methods, metrics, models, ood, rl, training
-    from sttau.compare import compare
+    from sttau.comparison import compare
     from sttau.inference.forecast import Forecast, forecast  # functions named like their modules: mypy needs the module
     from sttau.inference.predict import predict
     from sttau.inference.prediction import Prediction, RegressionPrediction
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 # Everything is imported on first use, so that ``sttau --help`` does not wait for torch.
 _NAMES = {
+    "comparison": ("compare",),
     "inference": ("Forecast", "Prediction", "RegressionPrediction", "forecast", "predict"),
     "layers": (
         "BayesLSTM",
@@ -55,20 +54,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return list(__all__)
 
-
-class _Package(ModuleType):
-    """Keeps ``sttau.compare`` the function: importing the subpackage of that name would replace it by the module."""
-
-    @property
-    def compare(self) -> Any:
-        return import_module("sttau.compare").compare
-
-    @compare.setter
-    def compare(self, _: ModuleType) -> None:
-        """Called by the import system after the subpackage is loaded."""
-
-
-sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "BayesLSTM",

@@ -39,7 +39,7 @@ def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, mo
     def interrupted(*_: object, **__: object) -> None:
         raise Interrupted(message)
 
-    monkeypatch.setattr(import_module("sttau.compare"), "compare", interrupted)
+    monkeypatch.setattr(import_module("sttau.comparison"), "compare", interrupted)
     check_failure(invoke("compare", "digits", *TINY, "--out", tmp_path), message, code=130)
 
 

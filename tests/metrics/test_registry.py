@@ -38,7 +38,7 @@ METRICS = (MARGIN,)
 '''
 USE = """
 import torch
-from sttau.compare.columns import COLUMNS
+from sttau.comparison.columns import COLUMNS
 from sttau.metrics import METRICS
 from sttau.metrics.rows import evaluate_rows, metric_rows
 from sttau.metrics.statistics import metric_intervals, metric_p_values

@@ -54,8 +54,8 @@ def compare(
 
     Example: sttau compare digits --methods lstm,ensemble,st-tau --out comparison
     """
-    from sttau.compare import METHODS
-    from sttau.compare import compare as run
+    from sttau.comparison import METHODS
+    from sttau.comparison import compare as run
 
     check_folder(out)
     device = choose_device(device)

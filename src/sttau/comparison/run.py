@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from sttau.checks import as_tensor
-from sttau.compare.columns import COLUMNS
-from sttau.compare.network import Network, Splits, check_folder, evaluate_network, train_network
-from sttau.compare.table import Comparison, Row
-from sttau.compare.training import as_settings, training_options
+from sttau.comparison.columns import COLUMNS
+from sttau.comparison.network import Network, Splits, check_folder, evaluate_network, train_network
+from sttau.comparison.table import Comparison, Row
+from sttau.comparison.training import as_settings, training_options
 from sttau.data import SPLITS, SequenceDataset, load
 from sttau.jobs import Result
 from sttau.methods import DataSpec, Factory, build, resolve
@@ -53,7 +53,7 @@ def compare(
     over seeds describes the variation over training.
 
     Args:
-        methods: Names in ``sttau.compare.METHODS``; or a mapping from names of your own to such a name, or to a
+        methods: Names in ``sttau.methods.METHODS``; or a mapping from names of your own to such a name, or to a
             function of the training data and a seed that returns a model.
         data: Name of a data set, or (train, validation, test). Labels are classes or floats; for floats every network
             also predicts a variance, and errors are in the unit of the labels.
@@ -75,7 +75,7 @@ def compare(
         rounds: Number of rounds of the randomization test.
         progress: Whether to show a progress bar per network, in a terminal.
         on_network: Callback that is given the title of every network before its training.
-        training: Options of ``fit`` that replace :data:`sttau.compare.training.DEFAULTS`: ``updates``,
+        training: Options of ``fit`` that replace :data:`sttau.comparison.training.DEFAULTS`: ``updates``,
             ``batch_size``, ``learning_rate``, ``validate_every``, ``patience``, ``optimizer``, ``precision``, …; see
             :class:`sttau.training.TrainOptions`.
 

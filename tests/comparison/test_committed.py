@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from sttau.compare import METHODS
+from sttau.comparison import METHODS
 from sttau.jobs import read_results
 
 ROOT = Path(__file__).parents[2]

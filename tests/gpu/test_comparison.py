@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sttau import compare
-from sttau.compare import METHODS
+from sttau.comparison import METHODS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

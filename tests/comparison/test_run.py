@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, compare
-from sttau.compare import METHODS, Comparison, network, run
+from sttau.comparison import METHODS, Comparison, network, run
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
 from sttau.metrics import brier_score, calibration_error, negative_log_likelihood

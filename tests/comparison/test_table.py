@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sttau.compare.table import Comparison, Row
+from sttau.comparison.table import Comparison, Row
 from sttau.jobs import Result, read_results
 
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sttau.compare.columns import COLUMNS
+from sttau.comparison.columns import COLUMNS
 from sttau.files import write_atomically
 from sttau.jobs import Result, write_results
 from sttau.models import Predictor
