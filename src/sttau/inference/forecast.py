@@ -76,7 +76,7 @@ def forecast(
             day; the last step's are never read.
 
     Example:
-        >>> from sttau import STTauLSTM
+        >>> from sttau import SequenceRegressor, STTauLSTM
         >>> model = SequenceRegressor(STTauLSTM(1, 16, num_states=4), variance=True)
         >>> f = forecast(model, torch.randn(3, 24, 1), steps=6, samples=50)
         >>> f.paths.shape, f.mean.shape, f.interval(0.8)[0].shape
