@@ -1,4 +1,4 @@
-"""Predictions against the paper's figures, against every path walked by hand, and against their own laws."""
+"""Predictions against the paper's figures, against every path walked by hand, and for consistency."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def all_paths(model: SequenceClassifier | SequenceRegressor, x: Tensor) -> Paths
         if len(path) == len(x):
             yield path, weight
             return
-        law = (states @ cell(x[len(path)], h)).softmax(dim=-1).tolist()
-        for j, probability in enumerate(law):
+        distribution = (states @ cell(x[len(path)], h)).softmax(dim=-1).tolist()
+        for j, probability in enumerate(distribution):
             yield from walk(states[j], (*path, j), weight * probability)
 
     with torch.no_grad():
@@ -94,13 +94,13 @@ def split_of(model: SequenceClassifier, x: Tensor) -> dict[str, Tensor]:
     """What exact inference must say about (time, features), by its definition: moments over all paths."""
     paths = all_paths(model, x)
     with torch.no_grad():
-        law = model.head(cast(STTauGRU, model.layer).states[paths.states[:, -1]]).softmax(dim=-1)
+        distribution = model.head(cast(STTauGRU, model.layer).states[paths.states[:, -1]]).softmax(dim=-1)
     weight = paths.weight[:, None]
-    mean = (weight * law).sum(0)
-    total, aleatoric = bits(mean), (paths.weight * bits(law)).sum()
+    mean = (weight * distribution).sum(0)
+    total, aleatoric = bits(mean), (paths.weight * bits(distribution)).sum()
     return {
         "mean": mean,
-        "variance": (weight * (law - mean).square()).sum(0),
+        "variance": (weight * (distribution - mean).square()).sum(0),
         "total": total,
         "aleatoric": aleatoric,
         "epistemic": total - aleatoric,
@@ -108,14 +108,14 @@ def split_of(model: SequenceClassifier, x: Tensor) -> dict[str, Tensor]:
 
 
 def information(model: SequenceClassifier, x: Tensor) -> Tensor:
-    """I(Y; S_t | x) in bits for every step of (time, features), from the joint law over all paths."""
+    """I(Y; S_t | x) in bits for every step of (time, features), from the joint distribution over all paths."""
     paths = all_paths(model, x)
     states = cast(STTauGRU, model.layer).states
     with torch.no_grad():
-        law = model.head(states[paths.states[:, -1]]).softmax(dim=-1) * paths.weight[:, None]
+        distribution = model.head(states[paths.states[:, -1]]).softmax(dim=-1) * paths.weight[:, None]
     known = []
     for step in paths.states.T:
-        joint = torch.stack([law[step == j].sum(0) for j in range(len(states))])
+        joint = torch.stack([distribution[step == j].sum(0) for j in range(len(states))])
         known.append(bits(joint.sum(0)) + bits(joint.sum(1)) - bits(joint.flatten()))
     return torch.stack(known)
 
@@ -127,8 +127,8 @@ def small_gru(k: int = 3, classes: int = 3, seed: int = 0, **options: Any) -> Se
 # -- the paper's worked example ------------------------------------------------------------------------------
 
 
-def drawn_machine(laws: list[list[float]]) -> SequenceClassifier:
-    """The paper's automaton of three states, by hand. It starts in s_0; s_j has the class law ``laws[j]``.
+def drawn_machine(outcomes: list[list[float]]) -> SequenceClassifier:
+    """The paper's automaton of three states, by hand. It starts in s_0; s_j has the class distribution ``outcomes[j]``.
 
     A step reads three switches: stay where it is (the update gate passes h on), split evenly over s_1 and s_2
     (the candidate has -1 at s_0), or go to s_1 (+1 there). States are 100·e_j, so that logits are 100 apart.
@@ -142,7 +142,7 @@ def drawn_machine(laws: list[list[float]]) -> SequenceClassifier:
         update, candidate = layer.get_parameter("weight_ih_l0")[3:6], layer.get_parameter("weight_ih_l0")[6:9]
         update.copy_(torch.tensor([100.0, -100.0, -100.0]).expand(3, 3))
         candidate[0, 1], candidate[1, 2] = -100.0, 100.0
-        model.head.weight.copy_(torch.tensor(laws, dtype=DOUBLE).log().T / 100)
+        model.head.weight.copy_(torch.tensor(outcomes, dtype=DOUBLE).log().T / 100)
     return model
 
 
@@ -298,11 +298,11 @@ def test_monte_carlo_converges_to_exact(mode: Any, temperature: float) -> None:
     truth = predict(model, x, lengths, mode="exact", per_step=True)
     drawn = predict(model, x, lengths, runs, mode=mode, per_step=True)
     with torch.no_grad():
-        laws = model.chain(x, torch.tensor(lengths)).distributions[..., None]  # (batch, time, k, 1)
+        distributions = model.chain(x, torch.tensor(lengths)).distributions[..., None]  # (batch, time, k, 1)
         outcome = model.head(model.layer.states).softmax(-1)  # (k, classes)
     away = (outcome - truth.mean[:, :, None]).square()
-    fourth = (laws * away.square()).sum(-2)
-    surprise = (laws[..., 0] * (bits(outcome) - truth.aleatoric[..., None]).square()).sum(-1)
+    fourth = (distributions * away.square()).sum(-2)
+    surprise = (distributions[..., 0] * (bits(outcome) - truth.aleatoric[..., None]).square()).sum(-1)
     for name, spread in (  # the variance of one draw's share in each estimate
         ("mean", truth.variance),
         ("variance", fourth - truth.variance.square()),
@@ -317,7 +317,7 @@ def test_monte_carlo_converges_to_exact(mode: Any, temperature: float) -> None:
 def test_soft_at_a_tiny_temperature_is_hard_path_by_path(kind: Any, deep: bool) -> None:
     layer = kind(2, 4, 3, num_layers=2 if deep else 1, bidirectional=deep, temperature=1e-9)
     model, x = bold(SequenceClassifier(layer, 3)), batch_of(3, 6, 2)
-    soft, hard = (predict(model, x, samples=200, mode=law, keep_samples=True).samples for law in ("soft", "hard"))
+    soft, hard = (predict(model, x, samples=200, mode=mode, keep_samples=True).samples for mode in ("soft", "hard"))
     assert soft is not None
     assert hard is not None
     close(soft, hard, 1e-9)
@@ -341,7 +341,7 @@ def test_soft_and_hard_are_different_models(temperature: float) -> None:
     u = (torch.arange(10**6, dtype=DOUBLE) + 0.5) / 10**6
     alpha = ((math.log(9) + u.logit()) / temperature).sigmoid()  # a difference of Gumbels is logistic
     x = torch.zeros(1, 1, 1, dtype=DOUBLE)
-    soft, hard, whole = (predict(model, x, None, runs, 0, law) for law in ("soft", "hard", "exact"))
+    soft, hard, whole = (predict(model, x, None, runs, 0, mode) for mode in ("soft", "hard", "exact"))
     assert whole.mean.item() == pytest.approx(0.9, abs=EXACTLY)
     assert hard.mean.item() == pytest.approx(0.9, abs=4.5 * 0.3 / math.sqrt(runs))
     mean, deviation = alpha.mean().item(), alpha.std().item()
@@ -448,8 +448,8 @@ def in_chunks(x: Tensor, lengths: Tensor) -> list[Change]:
 @pytest.mark.parametrize(
     ("name", "mode", "per_step"),
     [
-        *((name, law, False) for name in LAYERS for law in ("soft", "hard")),
-        *((name, law, True) for name in ("LSTM", "GRU") for law in ("soft", "hard")),
+        *((name, mode, False) for name in LAYERS for mode in ("soft", "hard")),
+        *((name, mode, True) for name in ("LSTM", "GRU") for mode in ("soft", "hard")),
         ("GRU", "exact", False),
         ("GRU", "exact", True),
         *((name, "sampled", False) for name in SAMPLED),
@@ -550,7 +550,7 @@ def test_a_prediction_after_every_step_needs_one_direction() -> None:
         predict(model, torch.zeros(1, 3, 2), per_step=True)
 
 
-# -- laws of uncertainty -------------------------------------------------------------------------------------
+# -- consistency of uncertainty -------------------------------------------------------------------------------------
 
 
 @given(
@@ -601,13 +601,13 @@ def test_rounding_does_not_make_epistemic_uncertainty_negative() -> None:
 
 
 @given(st.integers(2, 64), st.sampled_from([torch.float32, DOUBLE]))
-def test_entropy_is_between_certainty_and_the_uniform_law(n: int, dtype: torch.dtype) -> None:
+def test_entropy_is_between_certainty_and_the_uniform_distribution(n: int, dtype: torch.dtype) -> None:
     tolerance = 4 * torch.finfo(dtype).eps * math.log2(n)
     assert entropy(torch.full((n,), 1 / n, dtype=dtype)).item() == pytest.approx(math.log2(n), abs=tolerance)
     assert entropy(torch.eye(n, dtype=dtype)).tolist() == [0.0] * n
 
 
-# -- which law, and layers without states --------------------------------------------------------------------
+# -- modes, and layers without states --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -637,9 +637,11 @@ def test_the_mode_of_the_layer_is_the_default_and_is_named(
     p, asked = predict(model, x), predict(model, x, mode=name)
     assert p.mode == asked.mode == name
     assert torch.equal(p.mean, asked.mean)
-    others = {law: predict(model, x, mode=law).mean for law in ("soft", "hard") if getattr(layer, "num_states", None)}
-    for law, mean in others.items():
-        assert ((mean - p.mean).abs().max() > APART) == (law != name)
+    others = {
+        mode: predict(model, x, mode=mode).mean for mode in ("soft", "hard") if getattr(layer, "num_states", None)
+    }
+    for mode, mean in others.items():
+        assert ((mean - p.mean).abs().max() > APART) == (mode != name)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])

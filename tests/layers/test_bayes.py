@@ -17,14 +17,14 @@ from sttau.layers import BayesLSTM
 
 def some_layer(**options: Any) -> BayesLSTM:
     layer = BayesLSTM(2, 3, num_layers=2, batch_first=True, dtype=torch.float64, **options)
-    with torch.no_grad():  # so that no two weights have the same law
+    with torch.no_grad():  # so that no two weights have the same distribution
         for name, weight in layer.named_parameters():
             if name.endswith("_rho"):
                 weight.uniform_(-4, 0)
     return layer
 
 
-def law(layer: BayesLSTM) -> Normal:
+def posterior_of(layer: BayesLSTM) -> Normal:
     """q over all weights."""
     weights = dict(layer.named_parameters())
     names = [name for name in weights if not name.endswith("_rho")]
@@ -36,7 +36,7 @@ def test_the_divergence_from_a_gaussian_is_that_of_torch_distributions() -> None
     for scale in (0.3, 1.0, 2.0):
         layer = some_layer(prior_scale=scale)
         prior = Normal(torch.zeros((), dtype=torch.float64), scale)
-        torch.testing.assert_close(layer.kl_divergence(), kl_divergence(law(layer), prior).sum())
+        torch.testing.assert_close(layer.kl_divergence(), kl_divergence(posterior_of(layer), prior).sum())
 
 
 def test_the_divergence_is_0_where_posterior_and_prior_are_the_same() -> None:
@@ -66,7 +66,7 @@ def test_the_divergence_from_a_mixture_is_taken_at_the_weights_of_the_pass() -> 
     weights = torch.cat([drawn[name].flatten() for name in names])
     parts = torch.tensor([0.25, 0.75], dtype=torch.float64), torch.tensor([1.0, 0.05], dtype=torch.float64)
     prior = MixtureSameFamily(Categorical(parts[0]), Normal(torch.zeros(2, dtype=torch.float64), parts[1]))
-    torch.testing.assert_close(got, (law(layer).log_prob(weights) - prior.log_prob(weights)).sum())
+    torch.testing.assert_close(got, (posterior_of(layer).log_prob(weights) - prior.log_prob(weights)).sum())
 
 
 def test_the_divergence_from_a_mixture_is_right_on_average() -> None:
@@ -78,7 +78,7 @@ def test_the_divergence_from_a_mixture_is_right_on_average() -> None:
             layer(x)
             values.append(layer.kl_divergence())
         got = torch.stack(values)
-        posterior, grid = law(layer), torch.linspace(-12, 12, 4001, dtype=torch.float64)
+        posterior, grid = posterior_of(layer), torch.linspace(-12, 12, 4001, dtype=torch.float64)
         parts = torch.tensor([0.25, 0.75], dtype=torch.float64), torch.tensor([1.0, 0.05], dtype=torch.float64)
         prior = MixtureSameFamily(Categorical(parts[0]), Normal(torch.zeros(2, dtype=torch.float64), parts[1]))
         want = 0.0

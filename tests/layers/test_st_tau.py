@@ -646,34 +646,34 @@ def test_the_exact_mode_returns_the_mean_state_and_the_last_valid_one(start: str
     first = layer.states[:1] if start == "first" else torch.zeros(1, HIDDEN, dtype=torch.float64)
     hidden = first.expand(BATCH, -1) if state is None else state[0]
     output, h_n = layer(x, state, lengths=lengths)
-    law = layer.state_distribution(x, lengths, hidden=hidden)
-    assert_close([law.sum(-1)], [torch.ones(BATCH, TIME, dtype=torch.float64)])
+    pi = layer.state_distribution(x, lengths, hidden=hidden)
+    assert_close([pi.sum(-1)], [torch.ones(BATCH, TIME, dtype=torch.float64)])
     for i, length in enumerate([TIME] * BATCH if lengths is None else lengths.tolist()):
-        assert_close([output[i, :length]], [law[i, :length] @ layer.states])
+        assert_close([output[i, :length]], [pi[i, :length] @ layer.states])
         assert not output[i, length:].any()
-        assert_close([h_n[0, i]], [law[i, length - 1] @ layer.states])
+        assert_close([h_n[0, i]], [pi[i, length - 1] @ layer.states])
 
 
-def test_a_layers_law_is_the_product_of_its_transition_matrices() -> None:
+def test_the_state_distribution_is_the_product_of_its_transition_matrices() -> None:
     layer, x = some_layer("GRU", initial="first"), some_inputs()
     first, matrices = layer.chain(x)
     assert_close([first], [layer.first_distribution(x[:, 0])])
     assert_close([first], [layer.transition_matrices(x[:, 0])[:, 0]])  # from the first state
     assert_close([matrices], [layer.transition_matrices(x)[:, 1:]])
-    law = first
+    pi = first
     for t in range(TIME - 1):
-        law = torch.einsum("bi,bij->bj", law, matrices[:, t])
-    assert_close([layer.state_distribution(x)[:, -1]], [law])
+        pi = torch.einsum("bi,bij->bj", pi, matrices[:, t])
+    assert_close([layer.state_distribution(x)[:, -1]], [pi])
 
 
-def test_the_exact_law_is_what_hard_sampling_tends_to() -> None:
+def test_the_exact_distribution_is_the_limit_of_hard_sampling() -> None:
     layer, samples = some_layer("GRU", mode="hard"), 5000
     x = some_inputs()
-    law = layer.state_distribution(x, LENGTHS)[torch.arange(BATCH), LENGTHS - 1]
+    pi = layer.state_distribution(x, LENGTHS)[torch.arange(BATCH), LENGTHS - 1]
     with torch.no_grad():
         alpha = layer.transitions(x, LENGTHS, noise=some_noise(samples=samples))
     sampled = alpha.reshape(samples, BATCH, TIME, STATES).mean(0)[torch.arange(BATCH), LENGTHS - 1]
-    assert ((sampled - law).abs() < 4 * (law * (1 - law) / samples).sqrt()).all()
+    assert ((sampled - pi).abs() < 4 * (pi * (1 - pi) / samples).sqrt()).all()
 
 
 def test_the_exact_mode_trains_every_weight_but_the_temperature() -> None:

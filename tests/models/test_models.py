@@ -79,8 +79,8 @@ def path_sum(model: SequenceModel, x: Tensor, answer: Callable[[Tensor], Tensor]
     def walk(h: Tensor, step: int) -> Tensor:
         if step == len(x):
             return answer(h)
-        law = (states @ cell(x[step], h)).softmax(dim=-1)
-        return torch.stack([law[j] * walk(states[j], step + 1) for j in range(len(states))]).sum(0)
+        probabilities = (states @ cell(x[step], h)).softmax(dim=-1)
+        return torch.stack([probabilities[j] * walk(states[j], step + 1) for j in range(len(states))]).sum(0)
 
     with torch.no_grad():
         return walk(torch.zeros(layer.hidden_size, dtype=DOUBLE), 0)
@@ -160,7 +160,7 @@ def test_the_chain_needs_a_layer_with_states() -> None:
         SequenceClassifier(nn.LSTM(2, 4), 3).chain(torch.zeros(1, 3, 2))
 
 
-def test_every_state_has_a_law_of_labels() -> None:
+def test_every_state_has_a_distribution_of_labels() -> None:
     model = bold(SequenceClassifier(STTauGRU(2, 4, 3), 5))
     logits = model.state_logits()
     assert logits.shape == (3, 5)
@@ -749,7 +749,7 @@ def test_fixed_labels_can_be_trained_in_every_mode(mode: str) -> None:
     assert model.head.weight.tolist() == [[1, 1, 0, 0], [0, 0, 1, 1]]
 
 
-def test_with_fixed_labels_nothing_is_aleatoric_under_the_exact_law() -> None:
+def test_with_fixed_labels_nothing_is_aleatoric_in_exact_mode() -> None:
     p = predict(_halves("exact"), torch.randn(5, 4, 3))
     assert p.aleatoric.abs().max() == 0
     assert p.epistemic.min() > 0

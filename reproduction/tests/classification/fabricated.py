@@ -141,9 +141,9 @@ def _ood(
     for out, count in (("customer", 50), ("movie", 100)):
         inside = np.sort(rng.choice(len(p), count, replace=False)).astype(np.int32)
         sure = 0.5 + 0.5 * rng.beta(2.5, 1.5 + 0.01 * network.settings.get("num_states", 0), count)
-        foreign = np.stack([sure, 1 - sure], 1).astype(np.float32)
-        found = areas(1 - p[inside].max(1), 1 - foreign.max(1))
-        arrays |= {f"inside_{out}": inside, out: foreign}
+        unseen = np.stack([sure, 1 - sure], 1).astype(np.float32)
+        found = areas(1 - p[inside].max(1), 1 - unseen.max(1))
+        arrays |= {f"inside_{out}": inside, out: unseen}
         metrics[f"{out}_accuracy"] = 100 * float((p[inside].argmax(1) == labels[inside]).mean())
         for score in table2.SCORES:
             if score in ("variance", "mutual_information"):

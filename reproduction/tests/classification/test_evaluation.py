@@ -100,7 +100,7 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
         assert len(set(rows.tolist())) == len(rows) == len(data)
         accuracy = [100 * float((a.label[rows] == test.labels[rows]).double().mean()) for a in answers]
         assert metrics[f"{out}_accuracy"] == pytest.approx(np.mean(accuracy))
-        foreign = [predict_probabilities(data, run) for run in range(runs)]
+        unseen = [predict_probabilities(data, run) for run in range(runs)]
         for score, function in SCORES.items():
             key = f"{out}_{score.replace('-', '_')}"
             if name == "lstm" and score in ("variance", "mutual-information"):
@@ -108,12 +108,12 @@ def test_the_metrics_are_those_of_direct_computation(name: str, tmp_path: Path) 
                 continue
             found = [
                 detection(function(a.samples[:, rows]), function(b.samples))
-                for a, b in zip(answers, foreign, strict=True)
+                for a, b in zip(answers, unseen, strict=True)
             ]
             for what in ("aupr", "auroc", "fpr95"):
                 values = [100 * getattr(one, what) for one in found]
                 assert metrics[f"{key}_{what}"] == pytest.approx(np.mean(values), abs=0.5)
-        np.testing.assert_allclose(arrays[out], foreign[0].mean, atol=1e-5)
+        np.testing.assert_allclose(arrays[out], unseen[0].mean, atol=1e-5)
         assert (f"{out}_variance" in arrays) == (name != "lstm")
 
     assert (metrics["updates"], metrics["parameters"]) == (12, sum(p.numel() for p in model.parameters()))

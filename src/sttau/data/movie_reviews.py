@@ -1,6 +1,6 @@
 """Film reviews of Pang & Lee, positive or negative: snippets of critics, and whole reviews.
 
-The paper follows Hendrycks & Gimpel (2017) in its choice of foreign text, and there the film reviews are snippets:
+The paper follows Hendrycks & Gimpel (2017) in its choice of OOD text, and there the film reviews are snippets:
 that is ``movie_reviews``. ``movie_review_documents`` are whole reviews, which are much closer to those of IMDB.
 """
 

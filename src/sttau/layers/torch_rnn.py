@@ -49,7 +49,7 @@ class TorchRNN(RecurrentLayer):
         return LAYERS.get(self.kind) is type(self.rnn)
 
     def extra_repr(self) -> str:
-        """Nothing beside the adapted layer, which shows itself."""
+        """Nothing: the adapted layer shows its own arguments."""
         return ""
 
     def kl_divergence(self) -> Tensor | None:
