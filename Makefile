@@ -33,7 +33,7 @@ tests: $(READY)
 	@$(BIN)/pytest -n 2
 
 quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
-	@$(BIN)/pytest -n 2 -q -m "not slow and not interpreter" tests
+	@$(BIN)/pytest -n 2 -q -m "not slow and not interpreter" tests --ignore=tests/gpu
 
 setup: $(READY)  ## set up the environment only
 

@@ -32,6 +32,7 @@ _SLOW = (  # they train networks, start processes, or read whole data sets; othe
     "tests/data/test_imdb.py*",
     "tests/data/test_registry.py*",
     "tests/data/test_reviews.py*",
+    "tests/data/test_windows.py::test_household_power_*",
     "tests/jobs/test_cluster.py*",
     "tests/jobs/test_local.py*",
     "tests/report/*",

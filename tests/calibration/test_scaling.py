@@ -63,7 +63,8 @@ def test_on_real_digits_temperature_scaling_never_worsens_validation_likelihood(
 
 
 @pytest.mark.parametrize("layer", ["st-tau", "lstm"])
-def test_on_real_digits_made_overconfident_scaling_mends_the_test_data_too(layer: str) -> None:
+@pytest.mark.slow
+def test_on_real_digits_made_overconfident_scaling_recalibrates_the_test_data_too(layer: str) -> None:
     logits, y, new, labels = _digits(layer)
     sharp = TemperatureScaling(1 / 4)
     for kind in KINDS:
