@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def reliability_figure(data: str, networks: Sequence[str], summaries: Summaries)
         grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
         for axes, (network, summary) in zip(grid.flat, found.items(), strict=False):
             ece, mce = (100 * summary.calibration).tolist()
-            title = f"{title_of(network, data)}\nECE {ece:.2f} %, MCE {mce:.1f} %"
+            title = f"{fill(title_of(network, data), 26)}\nECE {ece:.2f} %, MCE {mce:.1f} %"
             reliability_axes(axes, summary.reliability, title, _color(network))
             axes.set_xlim(0.5 if summary.classes == 2 else 0, 1)
             axes.set_aspect("auto")
