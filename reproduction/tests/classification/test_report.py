@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 from reproduction.tests.classification.fabricated import areas, errors, fabricate
 from sttau.jobs import Result, read_results, write_results
 from sttau.metrics import calibration_error_by_chance
-from sttau_reproduction.classification import dropout_sweep, table2
+from sttau_reproduction import pages
+from sttau_reproduction.classification import dropout_sweep, report, table2
 from sttau_reproduction.classification.declaration import DATA
 from sttau_reproduction.classification.drawing import heartbeat_figure, risk_coverage_figure
 from sttau_reproduction.classification.history import Stretch, read_history
@@ -136,7 +138,10 @@ def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: P
     assert not any("| LSTM |" in made[f"table2-{score}"] for score in ("variance", "mutual-information"))
 
 
-def test_the_same_files_give_the_same_report_byte_for_byte(folder: Path, tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_report_byte_for_byte(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "save_figure", partial(pages.save_figure, dpi=40))  # small pictures are drawn faster
     page = tmp_path / "page.md"
     page.write_text("Before\n<!-- table table1 -->\n<!-- end -->\n<!-- figure tradeoff -->\n<!-- end -->\nAfter\n")
     first = write_report(folder, tmp_path / "first")
