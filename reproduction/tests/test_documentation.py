@@ -13,7 +13,7 @@ from sttau.jobs import read_results
 from sttau_reproduction.classification.history import read_history
 from sttau_reproduction.classification.predictions import read_summaries
 from sttau_reproduction.classification.report import tables
-from sttau_reproduction.documentation import CLASSIFICATION, page_tables
+from sttau_reproduction.documentation import CLASSIFICATION, page_tables, read_comparison
 from sttau_reproduction.pages import markers, renew
 
 ROOT = Path(__file__).parents[2]
@@ -56,3 +56,10 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     assert blocks
     for block in blocks:
         exec(compile(block, page.name, "exec"), {"__name__": "page"})
+
+
+def test_a_comparison_is_read_as_it_was_saved() -> None:
+    folder = ROOT / "docs/results/compare-digits"
+    comparison = read_comparison(folder)
+    assert comparison.table() + "\n" == (folder / "table.md").read_text("utf-8")
+    assert len(comparison.results) == 21

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sttau.methods import METHODS
+from sttau.data import load
+from sttau.layers import SAMPLED_MODES
+from sttau.methods import METHODS, DataSpec, build, resolve
 from sttau.methods.registry import find_method
 from tests.extension import copy_package, replace_once, run_copy
 
@@ -21,7 +23,9 @@ METHOD = Method("deep-gru", "deep GRU", "#123456", {"gru": partial(nn.GRU, num_l
 USE = """
 import sttau
 import torch
-from sttau.methods import METHODS
+from sttau.data import load
+from sttau.layers import SAMPLED_MODES
+from sttau.methods import METHODS, DataSpec, build, resolve
 digits = tuple(sttau.data.load("digits", split)[:20] for split in ("train", "validation", "test"))
 comparison = sttau.compare(["lstm", "deep-gru"], digits, seeds=1, hidden_size=4, updates=2)
 assert comparison.row("deep-gru", "nll")["value"] > 0
@@ -45,3 +49,17 @@ def test_a_new_method_is_one_file_and_one_name(tmp_path: Path) -> None:
     (package / "methods/deep_gru.py").write_text(NEW_METHOD, "utf-8")
     replace_once(package / "methods/registry.py", '"gru",', '"gru", "deep_gru",')
     run_copy(package, "-c", USE)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_record_says_what_its_layers_do(name: str) -> None:
+    data = load("digits", "train")[:8]
+    spec = DataSpec.of(data)
+    method = METHODS[name]
+    model = build(name, spec, resolve(name, spec, {}, 8), data, 0)
+    layer = model.members[0].layer
+    assert (len(model.members) > 1) == (method.sampling == "members")
+    assert (layer.mode in SAMPLED_MODES) == (method.sampling in ("states", "weights", "masks"))
+    assert layer.shares_draws == (method.sampling == "weights")
+    if method.sampling != "members":
+        assert layer.is_stackable == method.stackable

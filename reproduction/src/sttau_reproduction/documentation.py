@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from matplotlib.figure import Figure
+
+from sttau.comparison import Comparison
 from sttau.jobs import read_results
-from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, roofline_table, speed_table
+from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, roofline_table, speed_figure, speed_table
+from sttau.plotting.style import look
 from sttau.tables import markdown_table
 from sttau_reproduction.automata import figures as automata_figures
 from sttau_reproduction.automata import tables as automata_tables
@@ -27,6 +33,7 @@ CLASSIFICATION = ("reproduction/docs/results.md", "reproduction/docs/log.md")
 _RESULTS = Path("reproduction/results")
 _BYTES, _OPERATIONS = 4.8e12, 67e12  # of an H200, per second
 _DPI = {"power": 110}
+_MACHINES = {"cpu": "two CPU cores", "cpu-passive": "two CPU cores, passive waiting", "h200": "NVIDIA H200"}
 
 
 def renew_documentation(root: Path) -> Iterator[Path]:
@@ -48,6 +55,37 @@ def renew_documentation(root: Path) -> Iterator[Path]:
     )
     for name, figure in drawn.items():
         yield save_figure(figure, root / "docs/images" / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
+    for path, figure in _library_figures(root):
+        yield save_figure(figure, path)
+
+
+def _library_figures(root: Path) -> Iterator[tuple[Path, Figure]]:
+    """Figures of ``sttau bench`` and ``sttau compare``, from the results that they left."""
+    for name, machine in _MACHINES.items():
+        folder = root / "benchmarks" / name
+        speeds = [
+            speed for speed in compare_speed(read_results(folder / "results.jsonl")) if speed.precision == "float32"
+        ]
+        with look():
+            yield folder / "speed.png", speed_figure(speeds, f"ST-τ compared with PyTorch's layers, {machine}")
+    folder = root / "docs/results/compare-digits"
+    yield folder / "comparison.png", read_comparison(folder).figure()
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """Read what ``Comparison.save`` wrote; the trained networks are not part of it."""
+    results = read_results(folder / "results.jsonl")
+    with (folder / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = [{name: _value(name, cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    return Comparison(data=rows[0]["data"], reference=rows[0]["method"], level=0.95, rows=rows, results=results)
+
+
+def _value(name: str, cell: str) -> Any:
+    if name in ("data", "method", "metric", "mark"):
+        return cell
+    if not cell:
+        return None
+    return cell if name == "goal" else int(cell) if name == "seeds" else float(cell)
 
 
 def page_tables(root: Path) -> dict[str, dict[str, str]]:

@@ -55,7 +55,7 @@ def cut_beats(signal: Array, positions: Array, symbols: list[str]) -> tuple[Arra
     Args:
         signal: (samples,) channel 0 as the converter wrote it, 360 a second.
         positions: (annotations,) samples that are annotated.
-        symbols: what each annotation says.
+        symbols: Symbol of each annotation.
 
     Returns:
         Beats (beats, 187) float32, classes (beats,) and samples at which they begin (beats,).

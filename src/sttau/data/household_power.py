@@ -53,7 +53,7 @@ def sum_hours(minutes: Array, start: int) -> Content:
 
     Args:
         minutes: (columns, minutes) scaled integers, -1 where nothing was measured.
-        start: the first minute, counted from 1970.
+        start: First minute, counted from 1970.
 
     Returns:
         ``sums`` (columns, hours), ``measured`` and ``minutes`` (hours,), and ``start``, the first hour since 1970.
@@ -143,8 +143,8 @@ def load_household_power(
 
     Args:
         split: ``train``, ``validation`` or ``test``: the first 25,000 hours, the next 2,000, the last 7,588.
-        path: where the files are.
-        history: hours that a sequence holds; the first ones of all have fewer. The paper takes one.
+        path: Path of the files.
+        history: Hours per sequence; the first sequences have fewer. The paper uses one.
     """
     if history < 1:
         raise ValueError(f"history must be at least 1 hour, got {history}")

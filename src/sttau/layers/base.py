@@ -90,14 +90,18 @@ class RecurrentLayer(nn.Module):
         return self.num_directions * self.hidden_size
 
     @property
+    def _first_weight(self) -> Tensor:
+        return cast(Tensor, self.weight_ih_l0)
+
+    @property
     def dtype(self) -> torch.dtype:
         """Dtype of the weights, and so of input and output."""
-        return next(self.parameters()).dtype
+        return self._first_weight.dtype
 
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return next(self.parameters()).device
+        return self._first_weight.device
 
     @property
     def kind(self) -> str:
@@ -112,7 +116,7 @@ class RecurrentLayer(nn.Module):
     @property
     def temperature(self) -> Tensor:
         """τ of each layer and direction; empty for a layer without states."""
-        return next(self.parameters()).new_empty(0)
+        return self._first_weight.new_empty(0)
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that construct a layer like this one, as plain values."""

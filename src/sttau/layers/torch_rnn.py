@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,6 +37,10 @@ class TorchRNN(RecurrentLayer):
         )
         self.is_lstm = isinstance(rnn, nn.LSTM)
         self.rnn = rnn
+
+    @property
+    def _first_weight(self) -> Tensor:
+        return cast(Tensor, self.rnn.weight_ih_l0)
 
     @property
     def kind(self) -> str:

@@ -164,10 +164,11 @@ class VariationalDropoutLSTM(SampledLSTM):
                 zeros if memory is None else memory[index].to(fine).repeat(samples, 1),
                 lengths,
             )
-            ends.append((last_valid_step(output.transpose(0, 1), lengths), c))
+            if call.final:
+                ends.append((last_valid_step(output.transpose(0, 1), lengths), c))
             outputs.append(_reversed(output, lengths) if back else output)
-        h_n, c_n = (torch.stack(parts).to(given) for parts in zip(*ends, strict=True))
-        return Output(concatenate(outputs).transpose(0, 1).to(given), h_n, c_n)
+        whole = concatenate(outputs).transpose(0, 1).to(given)
+        return Output(whole, *(torch.stack(parts).to(given) for parts in zip(*ends, strict=True)))
 
     def _weights(self, index: int, dtype: torch.dtype) -> masked.MaskedWeights:
         suffix = self._suffixes()[index]

@@ -32,7 +32,7 @@ def languages_figure(learned: dict[int, PA]) -> Figure:
         grid = figure.subplots(2, len(learned), squeeze=False)
         for column, (number, pa) in enumerate(learned.items()):
             draw_automaton(grid[0, column], stochastic(number), f"PA-{number}")
-            draw_automaton(grid[1, column], pa, f"PA-{number}, learned from ten labels a string")
+            draw_automaton(grid[1, column], pa, f"PA-{number}, learned from ten labels per string")
     return figure
 
 

@@ -28,7 +28,7 @@ EXTRACTION = (
 ATTEMPTS = ("grammar", "exact, whole set", "exact, batches", "soft", "straight-through")
 LANGUAGES = (
     "language",
-    "labels a string",
+    "labels per string",
     "learned by",
     "seeds",
     "sup, median",

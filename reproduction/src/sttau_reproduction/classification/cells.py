@@ -108,9 +108,9 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
     """List the cells of networks.
 
     Args:
-        networks: of which.
+        networks: Declared networks.
         seeds: Number of seeds, instead of those declared; an ensemble has one.
-        quick: everything small, on a part of the data.
+        quick: Whether to train small networks on a part of the data.
 
     Example:
         >>> [cell.seed for cell in cells_of([find("bih", "st-tau-10"), find("bih", "ensemble")], seeds=2)]
@@ -148,16 +148,16 @@ class Work:
     """Trains the networks of cells, and evaluates each cell as soon as its networks are there.
 
     Attributes:
-        folder: for networks and prediction files.
+        folder: Folder for networks and prediction files.
         device: ``cpu`` or ``cuda``.
-        at_once: trainings at a time on a GPU.
+        at_once: Number of concurrent trainings on a GPU.
     """
 
     folder: Path
     device: str = "cpu"
     at_once: int = 16
 
-    def __call__(self, cells: Sequence[Cell], workshop: Path) -> Iterator[tuple[Cell, Result | Exception]]:
+    def __call__(self, cells: Sequence[Cell], scratch: Path) -> Iterator[tuple[Cell, Result | Exception]]:
         """Yield each cell with its result, or with why there is none."""
         torch.set_num_threads(1)  # of small steps, and of several cells that are evaluated at a time
         networks = self.folder / "networks"
@@ -266,13 +266,13 @@ def run(
     """Compute what is missing, and write ``results.jsonl``; rows of other networks in it stay.
 
     Args:
-        cells: of :func:`cells_of`.
-        folder: for everything.
+        cells: Cells, from :func:`cells_of`.
+        folder: Folder for all files.
         on: ``local`` or ``ray``.
-        workers: processes on CPUs. One GPU is used by one process, which trains several networks at once.
+        workers: Number of processes on CPUs. One GPU is used by one process, which trains several networks at once.
         device: ``cpu`` or ``cuda``.
-        at_once: trainings at a time on a GPU.
-        timing: whether to measure, when all is trained, how long each network takes alone.
+        at_once: Number of concurrent trainings on a GPU.
+        timing: Whether to measure the time of each network alone, after all trainings.
         progress: Callback, called with every cell.
     """
     store = Store(folder / "cells")

@@ -21,8 +21,8 @@ def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
     With medians of loss and gradient norm over the updates since the measurement before.
 
     Args:
-        cells: of networks that are trained by themselves; ensembles are left out.
-        folder: with trained networks.
+        cells: Cells of single networks; ensembles are left out.
+        folder: Folder of trained networks.
 
     Example:
         >>> curves([], Path("nowhere"))

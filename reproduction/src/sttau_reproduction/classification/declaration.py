@@ -19,12 +19,12 @@ class Column:
     """One number of every network.
 
     Attributes:
-        key: its name among the metrics of a result.
-        title: above the column.
-        digits: after the point.
-        goal: which direction is better; None where neither is.
+        key: Name among the metrics of a result.
+        title: Heading of the column.
+        digits: Digits after the decimal point.
+        goal: Better direction; None where neither is.
         interval: show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``, not the number itself.
-        chance: show what a calibrated network with the first seed's probabilities would have, in its place.
+        chance: Whether to show what a calibrated network with the first seed's probabilities would have, in its place.
 
     Example:
         >>> Column("ece", "ECE %", 2).goal
@@ -44,11 +44,11 @@ class Table:
     """Networks in rows, metrics in columns, one part per data set.
 
     Attributes:
-        name: of the table, for commands and files.
-        title: above it.
-        networks: names of the networks that are shown, by data set, in order.
-        columns: of each data set.
-        paper: the paper's own numbers: by data set, network and column's key.
+        name: Name of the table in commands and files.
+        title: Title of the table.
+        networks: Names of the networks in order, by data set.
+        columns: Columns of each data set.
+        paper: The paper's values by data set, network and key of the column.
         goals: what ``st-tau-best`` should reach: by data set and column's key.
     """
 

@@ -83,8 +83,8 @@ def sweep_figure(
     """Error and calibration of variational dropout against its rate when predicting, with ST-τ's lines.
 
     Args:
-        networks: by data set: the one that was evaluated with all rates, then those that are drawn as a line.
-        metrics: titles by key: a panel for each.
+        networks: Networks by data set: the one that was evaluated with all rates, then those that are drawn as a line.
+        metrics: Titles by key, one panel each.
         results: rows; rates come from the keys ``sweep_{rate}_{metric}``.
 
     Example:
@@ -170,10 +170,10 @@ def ablation_figure(
     Filled points are networks of seed 0, with error bars over their prediction runs; rings are those of other seeds.
 
     Args:
-        data: what the networks were trained on.
-        networks: names by number of states, for each kind of τ.
-        columns: titles of the metrics, by key: a panel for each.
-        results: rows.
+        data: Training data of the networks.
+        networks: Names by number of states, for each kind of τ.
+        columns: Titles of the metrics by key, one panel each.
+        results: Results of the networks.
 
     Example:
         >>> row = Result("paper", "imdb", "st-tau-10", 10, 0, {"auroc": 80.0, "auroc_std": 0.5}, {}, 1.0)
@@ -220,9 +220,9 @@ def heartbeat_figure(networks: Sequence[str], summaries: Summaries, traces: Trac
     """What networks believe while they read heartbeats: mean over samples, and the middle 80 % of them.
 
     Args:
-        networks: a row of panels for each, with the beats that were chosen for it.
+        networks: Networks, one row of panels each, with their examples.
         summaries: Summaries of predictions.
-        traces: gives the trace of a test row, or None where the data is not at hand.
+        traces: Function from a test row to its trace, or None where the data is not available.
     """
     found = {name: summary for name, summary in _known("bih", networks, summaries).items() if summary.reading.size}
     if not found:

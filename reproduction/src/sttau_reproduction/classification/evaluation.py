@@ -143,13 +143,13 @@ def evaluate(
     """Evaluate a trained network on everything.
 
     Args:
-        model: the network.
-        splits: the data.
-        log: of its training.
+        model: Network to evaluate.
+        splits: Data of the experiment.
+        log: Log of its training.
         samples: Monte-Carlo runs of a prediction.
-        runs: predictions with different seeds, where they differ.
-        first: whether it is the network's first seed, of which more is kept.
-        reads: whether what it thinks after every step is kept too.
+        runs: Number of predictions with different seeds, where they differ.
+        first: Whether it is the network's first seed, of which more is kept.
+        reads: Whether predictions after every step are kept too.
     """
     test, labels = splits.test, splits.test.labels
     runs = runs if draws(model) else 1

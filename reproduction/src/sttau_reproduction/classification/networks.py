@@ -119,7 +119,7 @@ class Network:
     """A method with all its settings on one data set, to be trained under several seeds.
 
     Attributes:
-        name: of the network, the same on every data set; a key of :data:`TITLES`.
+        name: Name of the network, the same on every data set; a key of :data:`TITLES`.
         data: ``bih``, ``imdb`` or ``bih_inter_patient``.
         method: of ``sttau.methods``.
         settings: as ``sttau.methods.build`` takes them. ``size`` of an ensemble counts members, which are those
@@ -127,7 +127,7 @@ class Network:
             not called as its cell.
         training: arguments of ``fit``, and ``selection``: by which value of the validation weights are chosen,
             ``error`` or ``nll``.
-        seeds: how many are trained.
+        seeds: Number of seeds.
         part: Part of the data that is used, as ``splits.load_splits`` takes it; all of it if empty.
 
     Example:

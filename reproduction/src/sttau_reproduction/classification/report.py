@@ -96,7 +96,7 @@ def draw(results: Sequence[Result], summaries: Summaries, traces: Traces | None 
     Args:
         results: rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions.
-        traces: gives the ECG of a test row, or None; by default it is looked up where BIH is on this machine.
+        traces: Function from a test row to its ECG, or None; by default it is looked up where BIH is on this machine.
     """
     of = figures.FIGURES
     columns = {column.key: column.title for column in ablation.TABLES[0].columns}

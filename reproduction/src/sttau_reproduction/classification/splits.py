@@ -34,11 +34,11 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
     """Load a data set, or a part of it; what was loaded once stays on the device for all that follow.
 
     Args:
-        data: name of the data set.
+        data: Name of the data set.
         part: how many sequences of ``train``, ``validation``, ``test`` and of each OOD data set (``ood``), a seeded
             choice, and to how many steps they are cut (``time``); all where nothing is said. ``held_out`` training
             sequences are for validation too, and not trained on.
-        device: where to.
+        device: Device of the tensors.
 
     Example:
         >>> splits = load_splits("digits", {"train": 50, "time": 6}, "cpu")
@@ -118,10 +118,10 @@ def predict_probabilities(model: Predictor, data: SequenceDataset, samples: int 
     """Predict the class probabilities of all sequences.
 
     Args:
-        model: a classifier, or an ensemble of them.
+        model: Classifier, or an ensemble of them.
         data: Sequences to predict.
-        samples: Monte-Carlo runs, where it draws.
-        seed: of the noise.
+        samples: Monte Carlo samples per member.
+        seed: Seed of the sampling noise.
 
     Returns:
         (runs, sequences, classes) float32 probabilities of the single samples, or members, on the CPU.

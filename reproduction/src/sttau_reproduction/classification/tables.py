@@ -32,7 +32,7 @@ def tables(results: Sequence[Result], summaries: Summaries, history: Sequence[St
     Args:
         results: rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
-        history: the runs that computed them.
+        history: Runs that computed them.
 
     Example:
         >>> made = tables([], {})

@@ -75,10 +75,10 @@ def train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int = 1
     processes train the same.
 
     Args:
-        trainings: what :func:`trainings_of` returns.
-        folder: for trained networks.
+        trainings: Trainings, from :func:`trainings_of`.
+        folder: Folder for trained networks.
         device: ``cpu`` or ``cuda``.
-        at_once: how many on a GPU.
+        at_once: Number of concurrent trainings on a GPU.
     """
     missing = []
     for training in trainings:

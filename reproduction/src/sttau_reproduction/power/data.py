@@ -30,10 +30,10 @@ def read_hours(split: str, history: int, columns: int, calendar: bool, rows: int
 
     Args:
         split: ``train``, ``validation`` or ``test``.
-        history: hours that are read.
-        columns: of the data: all seven, or one for the power alone.
-        calendar: add the hour of the day, whether it is a weekend, and the time of the year, of the hour to come.
-        rows: training hours, the last ones; None for all.
+        history: Number of hours that are read.
+        columns: Number of columns: all seven, or one for the power alone.
+        calendar: Whether to add hour of the day, weekend and time of the year of the hour to come.
+        rows: Number of training hours, the last ones; None for all.
     """
     data = load("household_power", split, history=history)
     if rows is not None:

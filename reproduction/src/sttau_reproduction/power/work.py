@@ -316,8 +316,8 @@ def run(
 
     Args:
         folder: for results; finished cells are kept in ``cells`` below it.
-        plan: which cells; all by default.
-        workers: processes at a time.
+        plan: Plan of the cells; all of them by default.
+        workers: Number of processes.
         progress: Callback, called with every cell.
     """
     every = list(cells(plan or Plan()))

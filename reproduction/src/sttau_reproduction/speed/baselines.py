@@ -43,10 +43,10 @@ def measure_baselines(
     ``fit`` does it, and in two other ways: in one graph of all members, and on a CPU with two threads.
 
     Args:
-        shapes: what to measure; the number of states does not matter.
-        device: where.
-        rounds: methods take turns; each number is the median over the rounds.
-        round_seconds: how long one method runs in one round, about.
+        shapes: Shapes to measure; the number of states does not matter.
+        device: Device of the measurement.
+        rounds: Number of alternations of the methods; each value is the median over them.
+        round_seconds: Approximate time of one method in one round.
         progress: Callback, called with the name of each measurement.
     """
     allow = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
