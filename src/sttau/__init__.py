@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Any
 from sttau.version import __version__
 
 if TYPE_CHECKING:
-    from sttau import automata, calibration, data, inference, layers, methods, metrics, models, ood, rl, training
+    from sttau import (
+        automata,
+        calibration,
+        data,
+        errors,
+        inference,
+        layers,
+        methods,
+        metrics,
+        models,
+        ood,
+        rl,
+        training,
+    )
     from sttau.comparison import compare
     from sttau.inference.forecast import Forecast, forecast  # functions named like their modules: mypy needs the module
     from sttau.inference.predict import predict
@@ -73,6 +86,7 @@ __all__ = [
     "calibration",
     "compare",
     "data",
+    "errors",
     "fit",
     "forecast",
     "inference",
