@@ -55,7 +55,9 @@ def check_lengths(lengths: Tensor | None, batch: int, time: int, *, values: bool
     return lengths
 
 
-def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None, tokens: int | None) -> Tensor | None:
+def check_inputs(
+    inputs: Tensor, lengths: Tensor | None, *, features: int | None, tokens: int | None, missing: bool = False
+) -> Tensor | None:
     """Check a batch for a model and return its lengths.
 
     Args:
@@ -63,6 +65,7 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
         lengths: (batch,) valid steps, or None.
         features: Features per step of the model; None for token ids.
         tokens: Size of the vocabulary; None for features.
+        missing: Whether features may be NaN, which means that they are missing.
     """
     want = "(batch, time) token ids" if tokens is not None else f"(batch, time, {features}) features"
     if inputs.dim() != (2 if tokens is not None else 3):
@@ -79,7 +82,7 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
         raise ValueError(f"inputs have {inputs.shape[2]} features per step, but the model expects {features}")
 
     if tokens is None:
-        bad = ~inputs.isfinite().all(-1)
+        bad = ~(inputs.isfinite() | inputs.isnan() if missing else inputs.isfinite()).all(-1)
     else:
         signed = inputs.dtype in (torch.int16, torch.int32, torch.int64)
         ids = inputs if signed else inputs.to(torch.int64)  # unsigned dtypes have no comparison
@@ -91,7 +94,7 @@ def check_inputs(inputs: Tensor, lengths: Tensor | None, *, features: int | None
         if tokens is None:
             raise ValueError(
                 f"inputs hold NaN or infinity, first in sequence {row} at step {step}; "
-                "replace missing values before, for instance with 0 and an indicator feature"
+                'a model built with Preprocessing(missing="mask") reads missing values'
             )
         raise ValueError(
             f"inputs hold token id {int(inputs[row, step])} in sequence {row} at step {step}, "

@@ -169,7 +169,7 @@ def _summarize(model: Predictor, outputs: list[Any], batch: int, keep: bool) -> 
 def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bool) -> dict[str, Tensor]:
     """Compute the same fields from the distribution of the state; every sum over paths is a sum over states."""
     chain = model.chain(x, lengths)
-    pi = chain.distributions if per_step else chain.distributions[:, -1]
+    pi = model.state_distributions(x, lengths) if per_step else chain.distributions[:, -1]
     if isinstance(model, SequenceRegressor):
         mean, noise = model.state_outputs()
         center = pi @ mean
@@ -180,7 +180,9 @@ def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bo
         }
     outcome = cast(SequenceClassifier, model).state_logits().exp()
     p = pi @ outcome
-    end = path_sum.outcome_given_state(chain.matrices, outcome, lengths)
+    size = model.patch_size
+    patches = lengths if lengths is None else (lengths + size - 1) // size
+    end = path_sum.outcome_given_state(chain.matrices, outcome, patches)
     before = entropy(chain.distributions[:, -1] @ outcome)[:, None] - (chain.distributions * entropy(end)).sum(-1)
     known = torch.cat([torch.zeros_like(before[:, :1]), before], dim=1).cummax(dim=1).values  # rounding aside
     return {
@@ -188,13 +190,23 @@ def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bo
         "variance": _variance(pi, outcome, p),
         "total": entropy(p),
         "aleatoric": pi @ entropy(outcome),
-        "attribution": known.diff(dim=1),
+        "attribution": _at_last_step(known.diff(dim=1), x, lengths, size),
     }
 
 
 def _variance(pi: Tensor, values: Tensor, mean: Tensor) -> Tensor:
     """Return the variance of ``values``, one row per state, under the state distribution ``pi``."""
     return (pi[..., None, :] @ (values - mean[..., None, :]).square())[..., 0, :]
+
+
+def _at_last_step(patches: Tensor, x: Tensor, lengths: Tensor | None, size: int) -> Tensor:
+    """Return values of patches, (batch, patches), as values of steps, (batch, time): at the last step of each patch."""
+    if size == 1:
+        return patches
+    last = size * torch.arange(1, patches.shape[1] + 1, device=x.device).expand_as(patches) - 1
+    end = torch.full_like(patches[:, :1], x.shape[1], dtype=torch.int64) if lengths is None else lengths[:, None]
+    steps = patches.new_zeros(len(patches), x.shape[1])
+    return steps.scatter_add_(1, torch.minimum(last, end - 1), patches)
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from sttau.layers.base import LAYERS, GRULayer, LSTMLayer, RecurrentLayer, register_layer
 from sttau.layers.bayes import BayesLSTM
-from sttau.layers.call import SAMPLED_MODES, LayerMode
+from sttau.layers.call import SAMPLED_MODES, LayerMode, LayerState
 from sttau.layers.finite_state import FiniteStateRNN, Initial
 from sttau.layers.gain import set_gain
 from sttau.layers.memory import set_memory
@@ -20,6 +20,7 @@ __all__ = [
     "Initial",
     "LSTMLayer",
     "LayerMode",
+    "LayerState",
     "RecurrentLayer",
     "STTauGRU",
     "STTauLSTM",

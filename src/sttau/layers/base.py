@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from sttau.checks import check_lengths
 from sttau.engine import Noise, Readout, Steps, Weights, stacked
-from sttau.layers.call import SAMPLED_MODES, Call, LayerMode, Output
+from sttau.layers.call import SAMPLED_MODES, Call, LayerMode, LayerState, Output
 
 #: Constructor of every layer that can be saved, by its name in files; see :func:`register_layer`.
 LAYERS: dict[str, Callable[..., Any]] = {}
@@ -226,6 +226,48 @@ class RecurrentLayer(nn.Module):
         """
         call = Call(self.resolve_mode(mode), lengths, noise, steps=steps, embedding=embedding, readout=readout)
         return self._run(inputs, call).output
+
+    def advance(
+        self,
+        inputs: Tensor,
+        state: LayerState | None = None,
+        *,
+        noise: Noise | None = None,
+        mode: LayerMode | None = None,
+        readout: Readout | None = None,
+    ) -> tuple[Tensor, LayerState]:
+        """Run over the next steps of sequences that are read in pieces: the same values as if read at once.
+
+        Args:
+            inputs: (rows, time, input_size), the next steps.
+            state: State after the steps before; None at the beginning.
+            noise: Noise of the draws, one row each; its ``first_step`` is the number of steps read before. Where a draw
+                serves all sequences (``shares_draws``), all rows must be of one sample.
+            mode: Mode of this call; the layer's own by default.
+            readout: ``state`` or ``cell`` for a finite-state layer, its own by default.
+
+        Returns:
+            (rows, time, hidden_size), and the state after these steps.
+
+        Example:
+            >>> from sttau import STTauGRU
+            >>> layer, x = STTauGRU(2, 8, num_states=3), torch.randn(4, 6, 2)
+            >>> whole = layer.features(x, mode="deterministic")
+            >>> first, state = layer.advance(x[:, :2], mode="deterministic")
+            >>> then, _ = layer.advance(x[:, 2:], state, mode="deterministic")
+            >>> torch.allclose(torch.cat([first, then], dim=1), whole)
+            True
+        """
+        if self.bidirectional:
+            raise ValueError("a bidirectional layer cannot read in pieces: the other direction has seen the future")
+        resolved = self.resolve_mode(mode)
+        if resolved == "exact":
+            raise ValueError("exact inference carries a distribution over states; use first_distribution and chain")
+        hidden, memory = (None, None) if state is None else state
+        call = Call(resolved, None, noise, hidden, memory, readout=readout, final=True)
+        output, h_n, c_n = self._run(inputs, call)
+        assert h_n is not None
+        return output, LayerState(h_n, c_n)
 
     @abstractmethod
     def _run(self, inputs: Tensor, call: Call) -> Output:

@@ -47,3 +47,10 @@ class Output(NamedTuple):
     output: Tensor  # (rows, time, directions · d), or (rows, 1, …) for the last step
     hidden: Tensor | None = None
     memory: Tensor | None = None
+
+
+class LayerState(NamedTuple):
+    """What a layer remembers between two steps."""
+
+    hidden: Tensor  # (layers · directions, rows, d)
+    memory: Tensor | None  # of an LSTM

@@ -83,10 +83,17 @@ class TorchRNN(RecurrentLayer):
             padded = pad_packed_sequence(self.rnn(packed)[0], self.batch_first, total_length=x.shape[1])[0]
             output = self._swap(padded)
         else:  # one direction: steps beyond a sequence's end cannot change what came before
-            output = self._swap(self.rnn(self._swap(x))[0])
+            raw, end = self.rnn(self._swap(x), self._start(call))
+            output = self._swap(raw)
+            if call.final and lengths is None:
+                return Output(output, *(end if self.is_lstm else (end, None)))
         if call.steps == "last":
             return Output(last_valid_step(output, lengths, self.num_directions)[:, None])
         return Output(clear_padding(output, lengths))
+
+    def _start(self, call: Call) -> Any:
+        """The initial state as the adapted layer takes it."""
+        return (call.hidden, call.memory) if self.is_lstm and call.hidden is not None else call.hidden
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """Run the adapted layer, with its own arguments and results."""

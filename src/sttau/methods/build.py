@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from torch import nn
@@ -11,7 +12,7 @@ from sttau.data import SequenceDataset
 from sttau.layers import set_gain, set_memory
 from sttau.methods.record import DataSpec
 from sttau.methods.registry import find_method
-from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.models import DeepEnsemble, Predictor, Preprocessing, SequenceClassifier, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
 
 #: Builds a network for the training data; called with the seed of its initial weights.
@@ -38,7 +39,8 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
 
     Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``embedding_size``,
     ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (see :func:`sttau.layers.set_memory`),
-    ``gain`` (see :func:`sttau.layers.set_gain`) and ``model``, further arguments of the model.
+    ``gain`` (see :func:`sttau.layers.set_gain`), ``scale``, ``missing`` and ``patch_size`` (see
+    :class:`sttau.models.Preprocessing`, which is fitted on the data) and ``model``, further arguments of the model.
 
     Example:
         >>> from sttau.data import load
@@ -53,12 +55,16 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
     scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
     memory, gain = options.pop("memory", None), options.pop("gain", None)
+    reading = {key: options.pop(key) for key in ("scale", "missing", "patch_size") if key in options}
+    preprocessing = Preprocessing.fitted(data, **reading) if reading and spec.features is not None else None
 
     def make() -> SequenceModel:
         embedding = nn.Embedding(spec.tokens, embedding_size) if spec.tokens else None
         if embedding is not None and scale != 1:
             nn.init.normal_(embedding.weight, std=scale)
         width = embedding_size if spec.features is None else spec.features
+        own: dict[str, Any] = {} if preprocessing is None else {"preprocessing": deepcopy(preprocessing)}
+        width = width if preprocessing is None else preprocessing.output_size
         try:
             layer = kind(width, **options)
         except TypeError as error:
@@ -68,8 +74,8 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
         if gain is not None:
             set_gain(layer, gain)
         if spec.classes is None:
-            return SequenceRegressor(layer, spec.outputs, variance=True, embedding=embedding, **more)
-        return SequenceClassifier(layer, spec.classes, embedding, **more)
+            return SequenceRegressor(layer, spec.outputs, variance=True, embedding=embedding, **own, **more)
+        return SequenceClassifier(layer, spec.classes, embedding, **own, **more)
 
     ensemble = DeepEnsemble.of(make, size or 1, derive_seed(seed, "weights"))
     model = ensemble if method.sampling == "members" else ensemble.members[0]

@@ -4,6 +4,7 @@ from sttau.models.base import Chain, Predictor, SequenceModel, Task
 from sttau.models.classifier import Head, SequenceClassifier
 from sttau.models.ensemble import DeepEnsemble
 from sttau.models.heads import FixedLabels
+from sttau.models.preprocessing import Missing, Preprocessing
 from sttau.models.regressor import Gaussian, SequenceRegressor
 from sttau.models.saved import load
 
@@ -13,7 +14,9 @@ __all__ = [
     "FixedLabels",
     "Gaussian",
     "Head",
+    "Missing",
     "Predictor",
+    "Preprocessing",
     "SequenceClassifier",
     "SequenceModel",
     "SequenceRegressor",

@@ -19,6 +19,8 @@ from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
+from sttau.models.preprocessing import Preprocessing
+from sttau.models.steps import features_per_step, partial_patches
 from sttau.padding import clear_padding
 
 Task = Literal["classification", "regression"]
@@ -69,7 +71,10 @@ class Predictor(nn.Module):
     @property
     def num_features(self) -> int | None:
         """Features per step of the input; None for token ids."""
-        return None if self.reads_tokens else self.members[0].layer.input_size
+        if self.reads_tokens:
+            return None
+        first = self.members[0]
+        return first.layer.input_size if first.preprocessing is None else first.preprocessing.num_features
 
     @property
     def num_tokens(self) -> int | None:
@@ -88,7 +93,9 @@ class Predictor(nn.Module):
 
     def check_inputs(self, inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
         """Raise a clear error if the model cannot read this batch; return the lengths as int64."""
-        return check_inputs(inputs, lengths, features=self.num_features, tokens=self.num_tokens)
+        preprocessing = self.members[0].preprocessing
+        missing = preprocessing is not None and preprocessing.missing != "error"
+        return check_inputs(inputs, lengths, features=self.num_features, tokens=self.num_tokens, missing=missing)
 
     @abstractmethod
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
@@ -169,6 +176,7 @@ class SequenceModel(Predictor):
         word_dropout: float = 0.0,
         paths: int = 1,
         input_noise: float = 0.0,
+        preprocessing: Preprocessing | None = None,
     ) -> None:
         super().__init__()
         for name, rate in (("dropout", dropout), ("word_dropout", word_dropout)):
@@ -187,12 +195,20 @@ class SequenceModel(Predictor):
                 f"embedding has {embedding.embedding_dim} dimensions, but the layer's input_size is "
                 f"{self.layer.input_size}"
             )
+        if preprocessing is not None and embedding is not None:
+            raise ValueError("preprocessing is for features; token ids are embedded as they are")
+        if preprocessing is not None and preprocessing.output_size != self.layer.input_size:
+            raise ValueError(
+                f"preprocessing gives {preprocessing.output_size} features per step, but the layer's input_size is "
+                f"{self.layer.input_size}; construct it with preprocessing.output_size"
+            )
         if embedding is not None and embedding.max_norm is not None:
             raise ValueError("embedding with max_norm is not supported: it changes its weights in the forward pass")
         self._metadata = Metadata()
         self.dropout, self.word_dropout = float(dropout), float(word_dropout)
         self.paths, self.input_noise = paths, float(input_noise)
         self.embedding = embedding
+        self.preprocessing = None if preprocessing is None else preprocessing.to(self.layer.device)
         self.head: nn.Linear = nn.Linear(
             self.layer.output_size, outputs, device=self.layer.device, dtype=self.layer.dtype
         )
@@ -208,6 +224,11 @@ class SequenceModel(Predictor):
         if not isinstance(self.layer, FiniteStateRNN):
             raise ValueError(f"this needs a finite-state layer, such as STTauGRU; {self.layer.kind} has no states")
         return self.layer
+
+    @property
+    def patch_size(self) -> int:
+        """Steps that the layer reads as one."""
+        return 1 if self.preprocessing is None else self.preprocessing.patch_size
 
     def set_metadata(self, data: Described) -> None:
         """Keep the names of classes and features and the vocabulary of the data; they are saved with the model.
@@ -242,6 +263,13 @@ class SequenceModel(Predictor):
 
     def prepare(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return the batch as the layer reads it: int64 token ids or floats, augmented in training, zero padding."""
+        inputs, lengths = self.channels(inputs, lengths)
+        return (inputs, lengths) if self.preprocessing is None else self.preprocessing.join(inputs, lengths)
+
+    def channels(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the batch step by step, before steps are joined to patches."""
+        if self.preprocessing is not None:
+            inputs = self.preprocessing.channels(inputs, lengths)
         inputs = inputs.to(torch.int64 if self.reads_tokens else self.dtype)
         if self.training and self.word_dropout:
             inputs = torch.where(torch.rand(inputs.shape, device=inputs.device) < self.word_dropout, _UNKNOWN, inputs)
@@ -275,6 +303,12 @@ class SequenceModel(Predictor):
         """
         if per_step and self.layer.bidirectional:
             raise ValueError("per_step needs a layer that reads in one direction: the other has seen the future")
+        if per_step and self.patch_size > 1:
+            inputs, lengths = self.channels(inputs, lengths)
+            read = features_per_step(
+                self.layer, inputs, lengths, self.patch_size, noise=noise, mode=mode, readout=readout
+            )
+            return F.dropout(read, self.dropout, self.training)
         inputs, lengths = self.prepare(inputs, lengths)
         table = self._embedding_table()
         outputs = self.layer.features(
@@ -332,6 +366,21 @@ class SequenceModel(Predictor):
             matrices = path_sum.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
         return Chain(first, matrices, path_sum.state_distribution(first, matrices, lengths))
 
+    def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return the distribution of the state after every step, (batch, time, k), in exact mode."""
+        after = self.chain(inputs, lengths).distributions
+        if self.patch_size == 1:
+            return after
+        channels, lengths = self.channels(inputs, lengths)
+        parts, layer = partial_patches(channels, self.patch_size), self.finite_state_layer
+        first = torch.stack([layer.first_distribution(part) for part in parts[:, 0].unbind(1)], dim=1)
+        then = (after[:, :-1, None, None] @ layer.transition_matrices(parts[:, 1:])).squeeze(3).flatten(1, 2)
+        whole = torch.cat([first, then], dim=1)[:, : channels.shape[1]]
+        if lengths is None:
+            return whole
+        step = torch.minimum(torch.arange(whole.shape[1], device=whole.device), lengths[:, None] - 1)
+        return whole.gather(1, step[:, :, None].expand_as(whole))
+
     # -- training on several paths -----------------------------------------------------------------------------------
 
     def _mixture_loss(
@@ -387,6 +436,7 @@ class SequenceModel(Predictor):
                 "embedding_dim": self.embedding.embedding_dim,
                 "padding_idx": self.embedding.padding_idx,
             },
+            **({} if self.preprocessing is None else {"preprocessing": self.preprocessing.config()}),
             "dtype": str(self.dtype).removeprefix("torch."),
             "data": {name: value for name, value in self._metadata._asdict().items() if value},
         }

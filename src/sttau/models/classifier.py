@@ -13,6 +13,7 @@ from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel, Task
 from sttau.models.heads import FixedLabels
+from sttau.models.preprocessing import Preprocessing
 from sttau.padding import last_valid_step
 
 Head = Literal["dense", "halves"]
@@ -37,6 +38,7 @@ class SequenceClassifier(SequenceModel):
             Monte Carlo prediction. With 1, every sample must explain the data by itself and learns to be
             overconfident.
         input_noise: Standard deviation of noise added to features, in training.
+        preprocessing: Scaling, missing values and patches of the features; None to read them as they are.
 
     Example:
         >>> from sttau import STTauLSTM
@@ -57,6 +59,7 @@ class SequenceClassifier(SequenceModel):
         word_dropout: float = 0.0,
         paths: int = 1,
         input_noise: float = 0.0,
+        preprocessing: Preprocessing | None = None,
     ) -> None:
         if num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {num_classes}")
@@ -64,10 +67,12 @@ class SequenceClassifier(SequenceModel):
             raise ValueError("paths needs a layer that samples: all samples of any other are equal")
         if head not in get_args(Head):
             raise ValueError(f"head must be one of {', '.join(map(repr, get_args(Head)))}, got {head!r}")
-        super().__init__(layer, num_classes, embedding, dropout, word_dropout, paths, input_noise)
+        super().__init__(layer, num_classes, embedding, dropout, word_dropout, paths, input_noise, preprocessing)
         self.num_classes = num_classes
         if head == "halves":
             finite = self.finite_state_layer
+            if self.patch_size > 1:
+                raise ValueError("head='halves' reads single steps; give the preprocessing patch_size=1")
             if finite.bidirectional or finite.readout != "state":
                 raise ValueError("head='halves' reads states in one direction; give the layer readout='state'")
             self.head = FixedLabels(finite.num_states, num_classes).to(finite.states)
@@ -96,8 +101,11 @@ class SequenceClassifier(SequenceModel):
         In exact mode the logits are log p(y | x) of the path sum: their softmax is p, as for any logits.
         """
         if self.resolve_mode(mode) == "exact":
-            pi = self.chain(inputs, lengths).distributions
-            pi = pi if per_step else pi[:, -1]
+            pi = (
+                self.state_distributions(inputs, lengths)
+                if per_step
+                else self.chain(inputs, lengths).distributions[:, -1]
+            )
             tiny = torch.finfo(pi.dtype).tiny
             return (pi.clamp_min(tiny).log()[..., None] + self.state_logits()).logsumexp(dim=-2)
         if self.has_fixed_labels:

@@ -12,6 +12,7 @@ from sttau.checks import check_targets
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel, Task
+from sttau.models.preprocessing import Preprocessing
 
 
 class Gaussian(NamedTuple):
@@ -35,6 +36,7 @@ class SequenceRegressor(SequenceModel):
         paths: Number of samples whose mixture the likelihood is computed from, in training; needs ``variance``. With
             1, every sample must explain the data by itself and learns to be overconfident.
         input_noise: Standard deviation of noise added to features, in training.
+        preprocessing: Scaling, missing values and patches of the features; None to read them as they are.
 
     Example:
         >>> from sttau import STTauGRU
@@ -56,13 +58,14 @@ class SequenceRegressor(SequenceModel):
         word_dropout: float = 0.0,
         paths: int = 1,
         input_noise: float = 0.0,
+        preprocessing: Preprocessing | None = None,
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
         if paths > 1 and not (variance and as_layer(layer).can_sample):
             raise ValueError("paths needs variance=True and a layer that samples: a mixture of different Gaussians")
         outputs = num_outputs * (2 if variance else 1)
-        super().__init__(layer, outputs, embedding, dropout, word_dropout, paths, input_noise)
+        super().__init__(layer, outputs, embedding, dropout, word_dropout, paths, input_noise, preprocessing)
         self._num_outputs = num_outputs
         self.variance = variance
 
@@ -87,8 +90,7 @@ class SequenceRegressor(SequenceModel):
         """
         if self.resolve_mode(mode) != "exact":
             return self._split(self.head(self.features(inputs, lengths, noise=noise, mode=mode, per_step=per_step)))
-        pi = self.chain(inputs, lengths).distributions
-        pi = pi if per_step else pi[:, -1]
+        pi = self.state_distributions(inputs, lengths) if per_step else self.chain(inputs, lengths).distributions[:, -1]
         mean, variance = self.state_outputs()
         center = pi @ mean
         if variance is None:

@@ -1,0 +1,191 @@
+"""The study behind the defaults: configurations compared on validation data of small public sets, then a check.
+
+    python benchmarks/defaults.py study      # validation data alone; writes benchmarks/defaults/study.jsonl
+    python benchmarks/defaults.py check      # test data, the chosen defaults; writes benchmarks/defaults/check.jsonl
+    python benchmarks/defaults.py tables     # both as tables
+
+Every configuration differs from the base in what its name says. A quarter of the training data, another one for each
+seed, is held out for validation; the test data has no part in the study.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from public_sets import STUDY, load_set
+
+import sttau
+from sttau.data import SequenceDataset
+from sttau.data.split import hold_out, shuffle
+from sttau.jobs import Cell, Result, Step, per_cell, run_cells, write_results
+from sttau.methods import DataSpec, build
+from sttau.models import Predictor
+from sttau.training import validation
+
+HERE = Path(__file__).parent
+FOLDER = HERE / "defaults"
+
+#: Settings of the network and of training that the study starts from. ``steps`` is the largest number of steps that a
+#: layer reads; longer series are read in patches.
+BASE: dict[str, Any] = {
+    "cell": "lstm", "hidden_size": 64, "num_states": 10, "readout": "cell", "steps": 32, "scale": True,
+    "gain": None, "memory": False, "temperature": 1.0, "paths": 1, "dropout": 0.0, "word_dropout": 0.0,
+    "embedding_scale": 1.0, "input_noise": 0.0,
+    "updates": 500, "batch_size": 32, "learning_rate": 0.01, "schedule": "constant", "warmup": 0, "ema_decay": None,
+    "weight_decay": 0.01, "keep": "best",
+}  # fmt: skip
+SEEDS = range(3)
+
+
+def configurations() -> dict[str, dict[str, Any]]:
+    """Return the configurations of the study by name: the base, and what each changes."""
+    return {"base": {}, **_ROUND_1}
+
+
+_ROUND_1: dict[str, dict[str, Any]] = {
+    "no patches": {"steps": 10_000},
+    "16 steps": {"steps": 16},
+    "64 steps": {"steps": 64},
+    "readout state": {"readout": "state"},
+    "GRU": {"cell": "gru"},
+    "k 4": {"num_states": 4},
+    "k 32": {"num_states": 32},
+    "d 128": {"hidden_size": 128},
+    "d 32": {"hidden_size": 32},
+    "lr 0.003": {"learning_rate": 0.003},
+    "lr 0.03": {"learning_rate": 0.03},
+    "cosine": {"schedule": "cosine"},
+    "EMA": {"ema_decay": 0.99},
+    "4 paths": {"paths": 4},
+    "gain 1": {"gain": 1.0},
+    "gain 4": {"gain": 4.0},
+    "tau 4": {"temperature": 4.0},
+    "memory": {"memory": True},
+    "dropout 0.2": {"dropout": 0.2},
+    "weight decay 0.1": {"weight_decay": 0.1},
+    "last weights": {"keep": "last"},
+    "input noise 0.1": {"input_noise": 0.1},
+    "1500 updates": {"updates": 1500},
+    "not scaled": {"scale": False},
+}
+
+
+def split(data: SequenceDataset, seed: int) -> tuple[SequenceDataset, SequenceDataset]:
+    """Hold out a quarter for validation, stratified by class."""
+    if data.class_names:
+        kept, held = hold_out(data.labels.numpy(), 4, seed)
+    else:
+        order = shuffle(len(data), seed)
+        kept, held = order[len(order) // 4 :], order[: len(order) // 4]
+    return data[torch.from_numpy(np.sort(kept))], data[torch.from_numpy(np.sort(held))]
+
+
+def make(method: str, settings: dict[str, Any], data: SequenceDataset, seed: int) -> Predictor:
+    """Build the network of a configuration."""
+    spec = DataSpec.of(data)
+    own: dict[str, Any] = {"cell": settings["cell"], "hidden_size": settings["hidden_size"]}
+    if method == "st-tau":
+        own |= {key: settings[key] for key in ("num_states", "readout", "temperature")}
+        own |= {"gain": settings["gain"]} if settings["gain"] else {}
+    length = int(data.lengths.max())
+    patch = -(-length // settings["steps"]) if spec.features is not None else 1
+    if settings["memory"] and settings["cell"] == "lstm":
+        own["memory"] = max(3, -(-length // patch))
+    if spec.tokens:
+        own |= {"embedding_size": settings["hidden_size"], "embedding_scale": settings["embedding_scale"]}
+    else:
+        own |= {"scale": settings["scale"], "patch_size": patch}
+    own["model"] = {"dropout": settings["dropout"], "input_noise": 0.0 if spec.tokens else settings["input_noise"]}
+    own["model"] |= {"paths": settings["paths"]} if method == "st-tau" else {}
+    own["model"] |= {"word_dropout": settings["word_dropout"]} if spec.tokens else {}
+    if method != "st-tau":
+        method = settings["cell"]
+        own["cell"] = method
+    return build(method, spec, own, data, seed)
+
+
+def metrics(model: Predictor, data: SequenceDataset, variance: float) -> dict[str, float]:
+    """Return error in percent (of a regressor: the share of the variance that is not explained) and NLL."""
+    prediction = sttau.predict(model, data, samples=10, keep_samples=True)
+    if model.task == "classification":
+        p, labels = prediction.mean, data.labels
+        nll = -p.gather(1, labels[:, None]).clamp_min(1e-12).log().mean()
+        label = p.argmax(1)
+        return {
+            "error": 100 * float((label != labels).double().mean()),
+            "nll": float(nll),
+            "ece": 100 * float(sttau.metrics.calibration_error(p, labels)),
+        }
+    targets = data.labels[:, None].double()
+    nll = sttau.metrics.gaussian_nll(prediction.samples.double(), prediction.sample_variance.double(), targets)
+    return {"error": 100 * float((prediction.mean - targets).square().mean()) / variance, "nll": float(nll)}
+
+
+def compute(cell: Cell, folder: Path) -> Result:
+    """Train one network; evaluate it on validation data, in a check on test data."""
+    torch.set_num_threads(1)
+    given, test = load_set(cell.data)
+    settings = cell.settings
+    train, held = split(given, cell.seed)
+    model = make(cell.method, settings, train, cell.seed)
+    names = ("updates", "batch_size", "learning_rate", "schedule", "warmup", "ema_decay", "weight_decay")
+    keep = settings["keep"] == "best"
+    began = time.perf_counter()
+    sttau.fit(
+        model, train, seed=cell.seed, **{name: settings[name] for name in names},
+        **({"validation": _measure(model, held), "metric": "nll", "validate_every": 25} if keep else {}),
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    variance = float(train.labels.double().var()) if not train.class_names else 1.0
+    measured = metrics(model, held if cell.experiment == "study" else test, variance)
+    states = settings["num_states"] if cell.method == "st-tau" else None
+    return Result(cell.experiment, cell.data, cell.method, states, cell.seed, measured, dict(settings), seconds)
+
+
+def _measure(model: Predictor, held: SequenceDataset) -> Any:
+    if model.task == "classification":
+        return validation(model, held)
+
+    def measure() -> dict[str, float]:
+        return {"nll": metrics(model, held, 1.0)["nll"]}
+
+    return measure
+
+
+def run(experiment: str, cells: list[Cell], workers: int) -> None:
+    """Compute cells and write all results of the experiment."""
+
+    def progress(step: Step) -> None:
+        failure = f" FAILED {step.failure}" if step.failure else ""
+        print(f"{step.done}/{step.total} {step.cell.title}, {step.seconds_left / 60:.0f} min left{failure}", flush=True)
+
+    outcome = run_cells(cells, per_cell(compute), FOLDER / "cells" / experiment, workers=workers, progress=progress)
+    write_results(outcome.results, FOLDER / f"{experiment}.jsonl")
+
+
+def main() -> None:
+    """Run one part of the study."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("study", "check", "tables"))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="configurations to run; all by default")
+    arguments = parser.parse_args()
+    if arguments.part == "study":
+        chosen = configurations()
+        names = arguments.only or list(chosen)
+        cells = [
+            Cell("study", data, "st-tau", seed, BASE | chosen[name] | {"configuration": name})
+            for name in names
+            for seed in SEEDS
+            for data in STUDY
+        ]
+        run("study", cells, arguments.workers)
+
+
+if __name__ == "__main__":
+    main()
