@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sttau.inference.forecast import Forecast, forecast  # functions named like their modules: mypy needs the module
     from sttau.inference.predict import predict
     from sttau.inference.prediction import Prediction, RegressionPrediction
+    from sttau.inference.stream import Stream
     from sttau.layers import (
         BayesLSTM,
         StateRegularizedGRU,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # Everything is imported on first use, so that ``sttau --help`` does not wait for torch.
 _NAMES = {
     "comparison": ("compare",),
-    "inference": ("Forecast", "Prediction", "RegressionPrediction", "forecast", "predict"),
+    "inference": ("Forecast", "Prediction", "RegressionPrediction", "Stream", "forecast", "predict"),
     "layers": (
         "BayesLSTM",
         "STTauGRU",
@@ -80,6 +81,7 @@ __all__ = [
     "SequenceRegressor",
     "StateRegularizedGRU",
     "StateRegularizedLSTM",
+    "Stream",
     "VariationalDropoutLSTM",
     "__version__",
     "automata",

@@ -8,7 +8,7 @@ from torch import nn
 
 import sttau
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM
-from sttau.models import Missing, Preprocessing
+from sttau.models import Missing, Preprocessing, TargetScaling
 
 
 def series(sequences: int = 6, time: int = 11, features: int = 3) -> torch.Tensor:
@@ -116,3 +116,21 @@ def test_a_regressor_trains_on_patches() -> None:
     sttau.fit(model, x, y, updates=150, learning_rate=0.01, batch_size=32)
     after = sttau.predict(model, x).mean[:, 0]
     assert (after - y).square().mean() < 0.2 * (before - y).square().mean()
+
+
+@pytest.mark.parametrize("variance", [False, True])
+def test_targets_in_other_units_train_the_same_network(variance: bool, tmp_path: Path) -> None:
+    x = series(32, 6, 1)
+    y = x.sum((1, 2))
+    made = []
+    for unit in (1.0, 1000.0):
+        torch.manual_seed(3)
+        scaling = TargetScaling.fitted(100 * (unit > 1) + unit * y)
+        model = SequenceRegressor(STTauGRU(1, 8, num_states=4), variance=variance, target_scaling=scaling)
+        sttau.fit(model, x, 100 * (unit > 1) + unit * y, updates=20, learning_rate=0.01)
+        made.append(model)
+    one, other = (sttau.predict(model, x) for model in made)
+    torch.testing.assert_close(other.mean, 100 + 1000 * one.mean, rtol=1e-2, atol=10.0)
+    torch.testing.assert_close(other.aleatoric, 1e6 * one.aleatoric, rtol=5e-2, atol=1e-6)
+    again = sttau.load(made[1].save(tmp_path / "model.safetensors"))
+    assert torch.equal(sttau.predict(again, x).mean, other.mean)

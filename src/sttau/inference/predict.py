@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
 from sttau.checks import as_tensor
-from sttau.engine import fingerprint, path_sum
+from sttau.engine import fingerprint
 from sttau.inference.chunks import chunks, evaluating, noises
 from sttau.inference.inputs import as_inputs
-from sttau.inference.prediction import Prediction, RegressionPrediction, entropy
+from sttau.inference.prediction import Prediction, RegressionPrediction
+from sttau.inference.summary import join, repeat_last_step, summarize, summarize_paths
 from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
-
-_PER_SAMPLE = ("samples", "sample_variance")  # fields with an axis of samples
 
 
 @overload
@@ -127,16 +126,16 @@ def predict(
             x, length = chunk.inputs, chunk.lengths
             own = fingerprint(x, length) if given is None else given[chunk.rows.to(given.device)].to(model.device)
             if mode == "exact" and isinstance(model, SequenceModel):
-                part = _exact(model, x, length, per_step)
+                part = summarize_paths(model, x, length, per_step)
             else:
                 at_once = max(1, chunk.size // len(chunk.rows))
                 outputs = [
                     model(x, length, noise=noise, mode=mode, per_step=per_step)
                     for noise in noises(own, samples, seed, at_once, mode)
                 ]
-                part = _summarize(model, outputs, len(chunk.rows), keep_samples)
-            parts.append(_repeat_last_step(part, length) if per_step else part)
-    return _join(model, parts, torch.cat(rows).argsort(), mode, samples * len(model.members))
+                part = summarize(model, outputs, len(chunk.rows), keep_samples)
+            parts.append(repeat_last_step(part, length) if per_step else part)
+    return join(model, parts, torch.cat(rows).argsort(), mode, samples * len(model.members))
 
 
 def _check_ids(ids: Any, batch: int) -> Tensor:
@@ -146,97 +145,3 @@ def _check_ids(ids: Any, batch: int) -> Tensor:
     if tuple(given.shape) != (batch,):
         raise ValueError(f"ids must have shape ({batch},), one per sequence, got {tuple(given.shape)}")
     return given.to(torch.int64)
-
-
-def _summarize(model: Predictor, outputs: list[Any], batch: int, keep: bool) -> dict[str, Tensor]:
-    """Reduce the samples of one chunk of sequences to the fields of a prediction."""
-    if model.task == "classification":
-        p = torch.cat([_wide(logits) for logits in outputs]).softmax(dim=-1)
-        p = p.reshape(-1, batch, *p.shape[1:])
-        part = {"mean": p.mean(0), "variance": p.var(0, correction=0), "aleatoric": entropy(p).mean(0)}
-        part["total"] = entropy(part["mean"])
-        return part | ({"samples": p.transpose(0, 1)} if keep else {})
-    mean = torch.cat([_wide(output.mean) for output in outputs])
-    mean = mean.reshape(-1, batch, *mean.shape[1:])
-    if outputs[0].variance is None:
-        noise = torch.zeros_like(mean)
-    else:
-        noise = torch.cat([_wide(output.variance) for output in outputs]).reshape(mean.shape)
-    part = {"mean": mean.mean(0), "epistemic": mean.var(0, correction=0), "aleatoric": noise.mean(0)}
-    return part | ({"samples": mean.transpose(0, 1), "sample_variance": noise.transpose(0, 1)} if keep else {})
-
-
-def _exact(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bool) -> dict[str, Tensor]:
-    """Compute the same fields from the distribution of the state; every sum over paths is a sum over states."""
-    chain = model.chain(x, lengths)
-    pi = model.state_distributions(x, lengths) if per_step else chain.distributions[:, -1]
-    if isinstance(model, SequenceRegressor):
-        mean, noise = model.state_outputs()
-        center = pi @ mean
-        return {
-            "mean": center,
-            "epistemic": _variance(pi, mean, center),
-            "aleatoric": torch.zeros_like(center) if noise is None else pi @ noise,
-        }
-    outcome = cast(SequenceClassifier, model).state_logits().exp()
-    p = pi @ outcome
-    size = model.patch_size
-    patches = lengths if lengths is None else (lengths + size - 1) // size
-    end = path_sum.outcome_given_state(chain.matrices, outcome, patches)
-    before = entropy(chain.distributions[:, -1] @ outcome)[:, None] - (chain.distributions * entropy(end)).sum(-1)
-    known = torch.cat([torch.zeros_like(before[:, :1]), before], dim=1).cummax(dim=1).values  # rounding aside
-    return {
-        "mean": p,
-        "variance": _variance(pi, outcome, p),
-        "total": entropy(p),
-        "aleatoric": pi @ entropy(outcome),
-        "attribution": _at_last_step(known.diff(dim=1), x, lengths, size),
-    }
-
-
-def _variance(pi: Tensor, values: Tensor, mean: Tensor) -> Tensor:
-    """Return the variance of ``values``, one row per state, under the state distribution ``pi``."""
-    return (pi[..., None, :] @ (values - mean[..., None, :]).square())[..., 0, :]
-
-
-def _at_last_step(patches: Tensor, x: Tensor, lengths: Tensor | None, size: int) -> Tensor:
-    """Return values of patches, (batch, patches), as values of steps, (batch, time): at the last step of each patch."""
-    if size == 1:
-        return patches
-    last = size * torch.arange(1, patches.shape[1] + 1, device=x.device).expand_as(patches) - 1
-    end = torch.full_like(patches[:, :1], x.shape[1], dtype=torch.int64) if lengths is None else lengths[:, None]
-    steps = patches.new_zeros(len(patches), x.shape[1])
-    return steps.scatter_add_(1, torch.minimum(last, end - 1), patches)
-
-
-def _wide(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _repeat_last_step(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
-    """Repeat the last valid step in all steps beyond it."""
-    if lengths is None:
-        return part
-
-    def repeat(name: str, value: Tensor) -> Tensor:
-        if name == "attribution":
-            return value
-        axis = 2 if name in _PER_SAMPLE else 1
-        step = torch.arange(value.shape[axis], device=value.device).expand(len(lengths), -1)
-        index = torch.minimum(step, lengths[:, None] - 1)
-        index = index.reshape(len(lengths), *(1,) * (axis - 1), -1, *(1,) * (value.dim() - axis - 1))
-        return value.gather(axis, index.expand_as(value))
-
-    return {name: repeat(name, value) for name, value in part.items()}
-
-
-def _join(
-    model: Predictor, parts: list[dict[str, Tensor]], order: Tensor, mode: LayerMode, num_samples: int
-) -> Prediction | RegressionPrediction:
-    """Concatenate the chunks in the order of the batch."""
-    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    whole = {name: value[order.to(value.device)] for name, value in whole.items()}
-    whole |= {name: whole[name].transpose(0, 1) for name in _PER_SAMPLE if name in whole}
-    if model.task == "classification":
-        return Prediction(**whole, mode=mode, num_samples=num_samples, class_names=model.class_names)
-    return RegressionPrediction(**whole, mode=mode, num_samples=num_samples)

@@ -12,7 +12,15 @@ from sttau.data import SequenceDataset
 from sttau.layers import set_gain, set_memory
 from sttau.methods.record import DataSpec
 from sttau.methods.registry import find_method
-from sttau.models import DeepEnsemble, Predictor, Preprocessing, SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.models import (
+    DeepEnsemble,
+    Predictor,
+    Preprocessing,
+    SequenceClassifier,
+    SequenceModel,
+    SequenceRegressor,
+    TargetScaling,
+)
 from sttau.seeds import derive_seed
 
 #: Builds a network for the training data; called with the seed of its initial weights.
@@ -40,7 +48,8 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
     Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``embedding_size``,
     ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (see :func:`sttau.layers.set_memory`),
     ``gain`` (see :func:`sttau.layers.set_gain`), ``scale``, ``missing`` and ``patch_size`` (see
-    :class:`sttau.models.Preprocessing`, which is fitted on the data) and ``model``, further arguments of the model.
+    :class:`sttau.models.Preprocessing`, which is fitted on the data), ``scale_targets`` and ``model``, further
+    arguments of the model.
 
     Example:
         >>> from sttau.data import load
@@ -56,6 +65,7 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
     scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
     memory, gain = options.pop("memory", None), options.pop("gain", None)
     reading = {key: options.pop(key) for key in ("scale", "missing", "patch_size") if key in options}
+    scales_targets = options.pop("scale_targets", False)
     preprocessing = Preprocessing.fitted(data, **reading) if reading and spec.features is not None else None
 
     def make() -> SequenceModel:
@@ -74,6 +84,7 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
         if gain is not None:
             set_gain(layer, gain)
         if spec.classes is None:
+            own |= {"target_scaling": TargetScaling.fitted(data.labels)} if scales_targets else {}
             return SequenceRegressor(layer, spec.outputs, variance=True, embedding=embedding, **own, **more)
         return SequenceClassifier(layer, spec.classes, embedding, **own, **more)
 

@@ -13,6 +13,7 @@ from sttau.metrics.calibration_error import (
 )
 from sttau.metrics.crps import gaussian_crps, sample_crps
 from sttau.metrics.detection import Detection, aupr, auroc, detection
+from sttau.metrics.earliness import EarlinessCurve, EarlyDecision, decide_early, earliness_curve
 from sttau.metrics.error import prediction_error
 from sttau.metrics.nll import gaussian_nll, negative_log_likelihood
 from sttau.metrics.pit import PITHistogram, pit_histogram, pit_values
@@ -36,6 +37,8 @@ __all__ = [
     "BrierDecomposition",
     "Comparison",
     "Detection",
+    "EarlinessCurve",
+    "EarlyDecision",
     "Interval",
     "IntervalCoverage",
     "Metric",
@@ -52,8 +55,10 @@ __all__ = [
     "calibration_error_intervals",
     "central_interval",
     "classwise_calibration_error",
+    "decide_early",
     "decompose_brier",
     "detection",
+    "earliness_curve",
     "gaussian_crps",
     "gaussian_nll",
     "interval_coverage",

@@ -4,7 +4,7 @@ from sttau.models.base import Chain, Predictor, SequenceModel, Task
 from sttau.models.classifier import Head, SequenceClassifier
 from sttau.models.ensemble import DeepEnsemble
 from sttau.models.heads import FixedLabels
-from sttau.models.preprocessing import Missing, Preprocessing
+from sttau.models.preprocessing import Missing, Observed, Preprocessing, TargetScaling
 from sttau.models.regressor import Gaussian, SequenceRegressor
 from sttau.models.saved import load
 
@@ -15,11 +15,13 @@ __all__ = [
     "Gaussian",
     "Head",
     "Missing",
+    "Observed",
     "Predictor",
     "Preprocessing",
     "SequenceClassifier",
     "SequenceModel",
     "SequenceRegressor",
+    "TargetScaling",
     "Task",
     "load",
 ]

@@ -118,6 +118,10 @@ class Predictor(nn.Module):
             sequences: Number of training sequences.
         """
 
+    def member_noises(self, noise: Noise | None) -> list[Noise | None]:
+        """Return the noise of each member."""
+        return [noise]
+
     def separate_losses(self, noise: Noise | None) -> list[tuple[Predictor, Noise | None]]:
         """Return the predictors whose losses and penalties sum to this one's, each with its own noise."""
         return [(self, noise)]
@@ -366,9 +370,11 @@ class SequenceModel(Predictor):
             matrices = path_sum.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
         return Chain(first, matrices, path_sum.state_distribution(first, matrices, lengths))
 
-    def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return the distribution of the state after every step, (batch, time, k), in exact mode."""
+    def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None, *, per_step: bool = True) -> Tensor:
+        """Return the distribution of the state after every step, (batch, time, k), or after the last: (batch, k)."""
         after = self.chain(inputs, lengths).distributions
+        if not per_step:
+            return after[:, -1]
         if self.patch_size == 1:
             return after
         channels, lengths = self.channels(inputs, lengths)
@@ -380,6 +386,14 @@ class SequenceModel(Predictor):
             return whole
         step = torch.minimum(torch.arange(whole.shape[1], device=whole.device), lengths[:, None] - 1)
         return whole.gather(1, step[:, :, None].expand_as(whole))
+
+    @abstractmethod
+    def output(self, features: Tensor) -> Any:
+        """Return the output of the model for what its head reads."""
+
+    @abstractmethod
+    def output_of_states(self, pi: Tensor) -> Any:
+        """Return the output of the model in exact mode for a distribution over states, (…, k)."""
 
     # -- training on several paths -----------------------------------------------------------------------------------
 

@@ -101,19 +101,20 @@ class SequenceClassifier(SequenceModel):
         In exact mode the logits are log p(y | x) of the path sum: their softmax is p, as for any logits.
         """
         if self.resolve_mode(mode) == "exact":
-            pi = (
-                self.state_distributions(inputs, lengths)
-                if per_step
-                else self.chain(inputs, lengths).distributions[:, -1]
-            )
-            tiny = torch.finfo(pi.dtype).tiny
-            return (pi.clamp_min(tiny).log()[..., None] + self.state_logits()).logsumexp(dim=-2)
+            return self.output_of_states(self.state_distributions(inputs, lengths, per_step=per_step))
         if self.has_fixed_labels:
-            read = self._transitions(inputs, lengths, noise, mode, per_step)
-        else:
-            read = self.features(inputs, lengths, noise=noise, mode=mode, per_step=per_step)
-        logits: Tensor = self.head(read)
+            return self.output(self._transitions(inputs, lengths, noise, mode, per_step))
+        return self.output(self.features(inputs, lengths, noise=noise, mode=mode, per_step=per_step))
+
+    def output(self, features: Tensor) -> Tensor:
+        """Return logits for what the head reads."""
+        logits: Tensor = self.head(features)
         return logits
+
+    def output_of_states(self, pi: Tensor) -> Tensor:
+        """Return log p(y | x) for a distribution over states, (…, k)."""
+        tiny = torch.finfo(pi.dtype).tiny
+        return (pi.clamp_min(tiny).log()[..., None] + self.state_logits()).logsumexp(dim=-2)
 
     def state_logits(self) -> Tensor:
         """Return log q(y | s_j) for each state: (k, classes)."""

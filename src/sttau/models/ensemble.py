@@ -88,7 +88,7 @@ class DeepEnsemble(Predictor):
         """Return the members' outputs, ordered by sample and then by member: members · rows rows."""
         outputs = [
             member(inputs, lengths, noise=own, mode=mode, per_step=per_step)
-            for member, own in zip(self.members, self._noises(noise), strict=True)
+            for member, own in zip(self.members, self.member_noises(noise), strict=True)
         ]
         if isinstance(outputs[0], Tensor):
             return _interleave(outputs, len(inputs))
@@ -106,7 +106,7 @@ class DeepEnsemble(Predictor):
         mode: LayerMode | None = None,
     ) -> Tensor:
         """Return the members' layer outputs after every step, concatenated: (rows, time, members · d)."""
-        parts = zip(self.members, self._noises(noise), strict=True)
+        parts = zip(self.members, self.member_noises(noise), strict=True)
         return torch.cat([m.hidden_states(inputs, lengths, noise=own, mode=mode) for m, own in parts], dim=-1)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
@@ -122,7 +122,7 @@ class DeepEnsemble(Predictor):
         self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
     ) -> Tensor:
         """Return the sum of the members' losses."""
-        members = zip(self.members, self._noises(noise), strict=True)
+        members = zip(self.members, self.member_noises(noise), strict=True)
         return torch.stack([member.loss(inputs, targets, lengths, noise=own) for member, own in members]).sum()
 
     def penalty(self, sequences: int) -> Tensor | None:
@@ -134,10 +134,10 @@ class DeepEnsemble(Predictor):
         """Return the members; a subclass whose loss or penalty is not their sum is not separated."""
         if type(self).loss is not DeepEnsemble.loss or type(self).penalty is not DeepEnsemble.penalty:
             return super().separate_losses(noise)
-        return list(zip(self.members, self._noises(noise), strict=True))
+        return list(zip(self.members, self.member_noises(noise), strict=True))
 
-    def _noises(self, noise: Noise | None) -> list[Noise | None]:
-        """Noise for each member, with seeds far apart; the first keeps the given one."""
+    def member_noises(self, noise: Noise | None) -> list[Noise | None]:
+        """Return the noise of each member, with seeds far apart; the first keeps the given one."""
         return [
             None if noise is None else replace(noise, seed=noise.seed + number * _SEED_STRIDE)
             for number in range(len(self.networks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,13 @@ from sttau.padding import clear_padding, valid_steps
 Missing = Literal["error", "mask", "elapsed"]
 #: Channels per feature: its value; whether it was observed; the steps since it was.
 _CHANNELS: dict[Missing, int] = {"error": 1, "mask": 2, "elapsed": 3}
+
+
+class Observed(NamedTuple):
+    """The last observation of each feature."""
+
+    value: Tensor  # (batch, time, features), scaled
+    age: Tensor  # (batch, time, features), steps since then
 
 
 class Preprocessing(nn.Module):
@@ -99,19 +106,30 @@ class Preprocessing(nn.Module):
         """Return (batch, patches, output_size) and the valid patches of each sequence."""
         return self.join(self.channels(inputs, lengths), lengths)
 
-    def channels(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return scaled features with the channels of missing values, (batch, time, channels); zero padding."""
-        scaled = (inputs - self.offset) / self.scale
+    def channels(self, inputs: Tensor, lengths: Tensor | None = None, before: Observed | None = None) -> Tensor:
+        """Return scaled features with the channels of missing values, (batch, time, channels); zero padding.
+
+        Args:
+            inputs: (batch, time, features).
+            lengths: (batch,) valid steps.
+            before: What was observed before these steps, of a sequence that is read in pieces.
+        """
         if self.missing == "error":
-            return clear_padding(scaled, lengths)
-        observed = ~scaled.isnan()
-        step = torch.arange(1, inputs.shape[1] + 1, device=inputs.device)[:, None]
-        seen = torch.where(observed, step, 0).cummax(dim=1).values  # step of the last observation; 0 for none
-        last = scaled.nan_to_num(0).gather(1, (seen - 1).clamp_min(0))
-        parts = [torch.where(seen > 0, last, 0), observed.to(scaled)]
+            return clear_padding((inputs - self.offset) / self.scale, lengths)
+        observed = self.observe(inputs, before)
+        parts = [observed.value, (~inputs.isnan()).to(observed.value)]
         if self.missing == "elapsed":
-            parts.append((step - seen).to(scaled).log1p())
+            parts.append(observed.age.to(observed.value).log1p())
         return clear_padding(torch.cat(parts, dim=-1), lengths)
+
+    def observe(self, inputs: Tensor, before: Observed | None = None) -> Observed:
+        """Return the last observation of each feature after every step, scaled; 0, the mean, where there is none."""
+        scaled = (inputs - self.offset) / self.scale
+        step = torch.arange(1, inputs.shape[1] + 1, device=inputs.device)[:, None]
+        seen = torch.where(scaled.isnan(), 0, step).cummax(dim=1).values  # step of the last observation; 0 for none
+        last, age = scaled.nan_to_num(0).gather(1, (seen - 1).clamp_min(0)), step - seen
+        earlier, waited = (last.new_zeros(()), 0) if before is None else (before.value, before.age)
+        return Observed(torch.where(seen > 0, last, earlier), torch.where(seen > 0, age, age + waited))
 
     def join(self, channels: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Join steps to patches: (batch, time, channels) to (batch, patches, patch_size · channels)."""
@@ -132,3 +150,39 @@ class Preprocessing(nn.Module):
         parts += [f"missing={self.missing!r}"] if self.missing != "error" else []
         parts += [f"patch_size={self.patch_size}"] if self.patch_size > 1 else []
         return ", ".join(parts)
+
+
+class TargetScaling(nn.Module):
+    """The scale of a regressor's targets; saved with the model.
+
+    The network predicts standardized targets, and its loss is theirs; predictions are in the units of the data.
+
+    Args:
+        num_outputs: Values predicted per sequence.
+
+    Example:
+        >>> TargetScaling.fitted(torch.tensor([10.0, 20.0, 30.0])).standardize(torch.tensor([[20.0]]))
+        tensor([[0.]])
+    """
+
+    offset: Tensor
+    scale: Tensor
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("offset", torch.zeros(num_outputs))
+        self.register_buffer("scale", torch.ones(num_outputs))
+
+    @classmethod
+    def fitted(cls, targets: Tensor) -> TargetScaling:
+        """Return the scaling to mean 0 and standard deviation 1 of (sequences,) or (sequences, outputs) targets."""
+        targets = targets.reshape(len(targets), -1).to(torch.float64)
+        result = cls(targets.shape[1])
+        result.offset.copy_(targets.mean(0))
+        spread = targets.std(0, correction=0)
+        result.scale.copy_(torch.where(spread > 1e-12 * targets.mean(0).abs(), spread, 1.0))
+        return result
+
+    def standardize(self, targets: Tensor) -> Tensor:
+        """Return targets with mean 0 and standard deviation 1."""
+        return (targets - self.offset) / self.scale

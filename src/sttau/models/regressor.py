@@ -12,7 +12,7 @@ from sttau.checks import check_targets
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel, Task
-from sttau.models.preprocessing import Preprocessing
+from sttau.models.preprocessing import Preprocessing, TargetScaling
 
 
 class Gaussian(NamedTuple):
@@ -37,6 +37,7 @@ class SequenceRegressor(SequenceModel):
             1, every sample must explain the data by itself and learns to be overconfident.
         input_noise: Standard deviation of noise added to features, in training.
         preprocessing: Scaling, missing values and patches of the features; None to read them as they are.
+        target_scaling: Scale of the targets; None where they have about mean 0 and standard deviation 1 already.
 
     Example:
         >>> from sttau import STTauGRU
@@ -59,6 +60,7 @@ class SequenceRegressor(SequenceModel):
         paths: int = 1,
         input_noise: float = 0.0,
         preprocessing: Preprocessing | None = None,
+        target_scaling: TargetScaling | None = None,
     ) -> None:
         if num_outputs < 1:
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
@@ -66,6 +68,11 @@ class SequenceRegressor(SequenceModel):
             raise ValueError("paths needs variance=True and a layer that samples: a mixture of different Gaussians")
         outputs = num_outputs * (2 if variance else 1)
         super().__init__(layer, outputs, embedding, dropout, word_dropout, paths, input_noise, preprocessing)
+        if target_scaling is not None and len(target_scaling.offset) != num_outputs:
+            raise ValueError(
+                f"target_scaling is for {len(target_scaling.offset)} outputs, but num_outputs is {num_outputs}"
+            )
+        self.target_scaling = None if target_scaling is None else target_scaling.to(self.layer.device)
         self._num_outputs = num_outputs
         self.variance = variance
 
@@ -88,9 +95,16 @@ class SequenceRegressor(SequenceModel):
         In exact mode they are the mean and variance of the mixture over states: with a variance head the variance
         is the noise of the data plus the spread of the means, without it there is none.
         """
-        if self.resolve_mode(mode) != "exact":
-            return self._split(self.head(self.features(inputs, lengths, noise=noise, mode=mode, per_step=per_step)))
-        pi = self.state_distributions(inputs, lengths) if per_step else self.chain(inputs, lengths).distributions[:, -1]
+        if self.resolve_mode(mode) == "exact":
+            return self.output_of_states(self.state_distributions(inputs, lengths, per_step=per_step))
+        return self.output(self.features(inputs, lengths, noise=noise, mode=mode, per_step=per_step))
+
+    def output(self, features: Tensor) -> Gaussian:
+        """Return mean and variance for what the head reads."""
+        return self._split(self.head(features))
+
+    def output_of_states(self, pi: Tensor) -> Gaussian:
+        """Return mean and variance of the mixture over states, (…, k)."""
         mean, variance = self.state_outputs()
         center = pi @ mean
         if variance is None:
@@ -103,10 +117,21 @@ class SequenceRegressor(SequenceModel):
         return self._split(outputs.to(torch.promote_types(outputs.dtype, torch.float32)))
 
     def _split(self, outputs: Tensor) -> Gaussian:
-        if not self.variance:
-            return Gaussian(outputs, None)
-        mean, raw = outputs.chunk(2, dim=-1)
-        return Gaussian(mean, F.softplus(raw) + 1e-6)
+        """Mean and variance in the units of the data."""
+        mean, raw = outputs.chunk(2, dim=-1) if self.variance else (outputs, None)
+        variance = None if raw is None else F.softplus(raw) + 1e-6
+        if self.target_scaling is None:
+            return Gaussian(mean, variance)
+        offset, scale = self.target_scaling.offset, self.target_scaling.scale
+        return Gaussian(mean * scale + offset, None if variance is None else variance * scale.square())
+
+    def _standardize(self, output: Gaussian, targets: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Mean, variance and targets as the loss compares them."""
+        if self.target_scaling is None:
+            return *output, targets
+        standardize, scale = self.target_scaling.standardize, self.target_scaling.scale
+        variance = None if output.variance is None else output.variance / scale.square()
+        return standardize(output.mean), variance, standardize(targets)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
         """Check that targets are finite floats, (batch,) or (batch, num_outputs)."""
@@ -115,20 +140,24 @@ class SequenceRegressor(SequenceModel):
     def loss(
         self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
     ) -> Tensor:
-        """Return the mean squared error, or with a variance head the mean negative log-likelihood."""
+        """Return the mean squared error, or with a variance head the mean negative log-likelihood.
+
+        With a ``target_scaling`` it is that of standardized targets.
+        """
         if self._trains_on_paths:
 
             def losses(output: Gaussian, paths: int) -> Tensor:
-                mean, variance = output
+                mean, variance, wanted = self._standardize(output, targets.repeat(paths, 1))
                 assert variance is not None
-                return F.gaussian_nll_loss(mean, targets.repeat(paths, 1), variance, full=True, reduction="none")
+                return F.gaussian_nll_loss(mean, wanted, variance, full=True, reduction="none")
 
             return self._mixture_loss(inputs, lengths, noise, losses)
-        mean, variance = self(inputs, lengths, noise=noise)
-        targets = targets.view_as(mean)
+        output = self(inputs, lengths, noise=noise)
+        mean, variance, targets = self._standardize(output, targets.view_as(output.mean))
         if variance is None:
             return F.mse_loss(mean, targets)
         return F.gaussian_nll_loss(mean, targets, variance, full=True)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"num_outputs": self.num_outputs, "variance": self.variance}
+        scaling = {} if self.target_scaling is None else {"target_scaling": True}
+        return {"num_outputs": self.num_outputs, "variance": self.variance, **scaling}

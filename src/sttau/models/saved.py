@@ -14,7 +14,7 @@ from sttau.layers import LAYERS
 from sttau.models.base import Metadata, Predictor, SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.ensemble import DeepEnsemble
-from sttau.models.preprocessing import Preprocessing
+from sttau.models.preprocessing import Preprocessing, TargetScaling
 from sttau.models.regressor import SequenceRegressor
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -115,8 +115,12 @@ def build(config: Header) -> Predictor:
 def _build_network(config: Header) -> SequenceModel:
     layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
     embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
-    options = {"preprocessing": Preprocessing(**config["preprocessing"])} if "preprocessing" in config else {}
+    arguments = dict(config["arguments"])
+    if "preprocessing" in config:
+        arguments["preprocessing"] = Preprocessing(**config["preprocessing"])
+    if arguments.get("target_scaling"):
+        arguments["target_scaling"] = TargetScaling(arguments["num_outputs"])
     kind: Any = MODELS[config["model"]]
-    model: SequenceModel = kind(layer, embedding=embedding, **config["arguments"], **options)
+    model: SequenceModel = kind(layer, embedding=embedding, **arguments)
     model.set_metadata(Metadata(**{name: tuple(names) for name, names in config.get("data", {}).items()}))
     return model.to(_DTYPES[config["dtype"]])

@@ -62,13 +62,13 @@ def features_per_step(
     parts = partial_patches(channels, size)
     outputs = [
         _read(layer, parts.repeat(1 if own is None else len(own.sample) // len(parts), 1, 1, 1), own, mode, readout)
-        for own in _separate(layer, noise, len(parts))
+        for own in separate_draws(layer, noise, len(parts))
     ]
     read = torch.cat(outputs)[:, : channels.shape[1]]
     return clear_padding(read, None if lengths is None else lengths.repeat(len(read) // len(lengths)))
 
 
-def _separate(layer: RecurrentLayer, noise: Noise | None, batch: int) -> list[Noise | None]:
+def separate_draws(layer: RecurrentLayer, noise: Noise | None, batch: int) -> list[Noise | None]:
     """The noises of single calls: one for each sample, where all rows of a call share a draw."""
     if noise is None or not layer.shares_draws:
         return [noise]

@@ -1,0 +1,117 @@
+"""The fields of a prediction, from samples or from the distribution of the state."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from sttau.engine import path_sum
+from sttau.inference.prediction import Prediction, RegressionPrediction, entropy
+from sttau.layers import LayerMode
+from sttau.models import Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
+
+_PER_SAMPLE = ("samples", "sample_variance")  # fields with an axis of samples
+
+
+def summarize(model: Predictor, outputs: list[Any], batch: int, keep: bool) -> dict[str, Tensor]:
+    """Reduce the samples of one chunk of sequences to the fields of a prediction."""
+    if model.task == "classification":
+        p = torch.cat([_wide(logits) for logits in outputs]).softmax(dim=-1)
+        p = p.reshape(-1, batch, *p.shape[1:])
+        part = {"mean": p.mean(0), "variance": p.var(0, correction=0), "aleatoric": entropy(p).mean(0)}
+        part["total"] = entropy(part["mean"])
+        return part | ({"samples": p.transpose(0, 1)} if keep else {})
+    mean = torch.cat([_wide(output.mean) for output in outputs])
+    mean = mean.reshape(-1, batch, *mean.shape[1:])
+    if outputs[0].variance is None:
+        noise = torch.zeros_like(mean)
+    else:
+        noise = torch.cat([_wide(output.variance) for output in outputs]).reshape(mean.shape)
+    part = {"mean": mean.mean(0), "epistemic": mean.var(0, correction=0), "aleatoric": noise.mean(0)}
+    return part | ({"samples": mean.transpose(0, 1), "sample_variance": noise.transpose(0, 1)} if keep else {})
+
+
+def summarize_paths(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bool) -> dict[str, Tensor]:
+    """Compute the same fields from the distribution of the state; every sum over paths is a sum over states."""
+    chain = model.chain(x, lengths)
+    pi = model.state_distributions(x, lengths) if per_step else chain.distributions[:, -1]
+    part = summarize_states(model, pi)
+    if not isinstance(model, SequenceClassifier):
+        return part
+    outcome = model.state_logits().exp()
+    size = model.patch_size
+    patches = lengths if lengths is None else (lengths + size - 1) // size
+    end = path_sum.outcome_given_state(chain.matrices, outcome, patches)
+    before = entropy(chain.distributions[:, -1] @ outcome)[:, None] - (chain.distributions * entropy(end)).sum(-1)
+    known = torch.cat([torch.zeros_like(before[:, :1]), before], dim=1).cummax(dim=1).values  # rounding aside
+    return part | {"attribution": _at_last_step(known.diff(dim=1), x, lengths, size)}
+
+
+def summarize_states(model: SequenceModel, pi: Tensor) -> dict[str, Tensor]:
+    """Compute the fields of a prediction from the distribution of the state, (…, k)."""
+    if isinstance(model, SequenceRegressor):
+        mean, noise = model.state_outputs()
+        center = pi @ mean
+        return {
+            "mean": center,
+            "epistemic": _variance(pi, mean, center),
+            "aleatoric": torch.zeros_like(center) if noise is None else pi @ noise,
+        }
+    outcome = cast(SequenceClassifier, model).state_logits().exp()
+    p = pi @ outcome
+    return {
+        "mean": p,
+        "variance": _variance(pi, outcome, p),
+        "total": entropy(p),
+        "aleatoric": pi @ entropy(outcome),
+    }
+
+
+def _variance(pi: Tensor, values: Tensor, mean: Tensor) -> Tensor:
+    """Return the variance of ``values``, one row per state, under the state distribution ``pi``."""
+    return (pi[..., None, :] @ (values - mean[..., None, :]).square())[..., 0, :]
+
+
+def _at_last_step(patches: Tensor, x: Tensor, lengths: Tensor | None, size: int) -> Tensor:
+    """Return values of patches, (batch, patches), as values of steps, (batch, time): at the last step of each patch."""
+    if size == 1:
+        return patches
+    last = size * torch.arange(1, patches.shape[1] + 1, device=x.device).expand_as(patches) - 1
+    end = torch.full_like(patches[:, :1], x.shape[1], dtype=torch.int64) if lengths is None else lengths[:, None]
+    steps = patches.new_zeros(len(patches), x.shape[1])
+    return steps.scatter_add_(1, torch.minimum(last, end - 1), patches)
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def repeat_last_step(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
+    """Repeat the last valid step in all steps beyond it."""
+    if lengths is None:
+        return part
+
+    def repeat(name: str, value: Tensor) -> Tensor:
+        if name == "attribution":
+            return value
+        axis = 2 if name in _PER_SAMPLE else 1
+        step = torch.arange(value.shape[axis], device=value.device).expand(len(lengths), -1)
+        index = torch.minimum(step, lengths[:, None] - 1)
+        index = index.reshape(len(lengths), *(1,) * (axis - 1), -1, *(1,) * (value.dim() - axis - 1))
+        return value.gather(axis, index.expand_as(value))
+
+    return {name: repeat(name, value) for name, value in part.items()}
+
+
+def join(
+    model: Predictor, parts: list[dict[str, Tensor]], order: Tensor, mode: LayerMode, num_samples: int
+) -> Prediction | RegressionPrediction:
+    """Concatenate the chunks in the order of the batch."""
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    whole = {name: value[order.to(value.device)] for name, value in whole.items()}
+    whole |= {name: whole[name].transpose(0, 1) for name in _PER_SAMPLE if name in whole}
+    if model.task == "classification":
+        return Prediction(**whole, mode=mode, num_samples=num_samples, class_names=model.class_names)
+    return RegressionPrediction(**whole, mode=mode, num_samples=num_samples)
