@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         rl,
         training,
     )
+    from sttau.calibration.calibrate import calibrate
     from sttau.comparison import compare
     from sttau.inference.forecast import Forecast, forecast  # functions named like their modules: mypy needs the module
     from sttau.inference.predict import predict
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 # Everything is imported on first use, so that ``sttau --help`` does not wait for torch.
 _NAMES = {
+    "calibration": ("calibrate",),
     "comparison": ("compare",),
     "inference": ("Forecast", "Prediction", "RegressionPrediction", "Stream", "forecast", "predict"),
     "layers": (
@@ -85,6 +87,7 @@ __all__ = [
     "VariationalDropoutLSTM",
     "__version__",
     "automata",
+    "calibrate",
     "calibration",
     "compare",
     "data",

@@ -13,7 +13,7 @@ def test_samples_are_averaged_as_probabilities() -> None:
     part = summarize(model, [logits[:4], logits[4:]], 2, keep=True)
     p = logits.softmax(-1).view(3, 2, 3)
     torch.testing.assert_close(part["mean"], p.mean(0))
-    torch.testing.assert_close(part["aleatoric"], -(p * p.log()).sum(-1).mean(0))
+    torch.testing.assert_close(part["aleatoric"], -(p * p.log2()).sum(-1).mean(0))
     assert bool((part["total"] >= part["aleatoric"]).all())
     torch.testing.assert_close(part["samples"], p.transpose(0, 1))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, stats  # type: ignore[import-untyped]
+from scipy import integrate, stats
 
 from sttau.metrics import (
     gaussian_crps,

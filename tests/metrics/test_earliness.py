@@ -42,7 +42,7 @@ def test_the_curve_ends_with_whole_sequences() -> None:
 
 def test_an_error_out_of_reach_is_refused() -> None:
     p = probabilities()
-    with pytest.raises(ValueError, match="even whole sequences have an error of 1.000"):
+    with pytest.raises(ValueError, match=r"even whole sequences have an error of 1\.000"):
         earliness_curve(p, (p[:, -1].argmax(-1) + 1) % 3).choose(0.5)
     with pytest.raises(ValueError, match="probabilities must be"):
         decide_early(p[:, 0], 0.5)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from sttau.metrics import (
     central_interval,

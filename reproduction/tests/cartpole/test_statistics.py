@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from sttau.jobs import Result
 from sttau_reproduction.cartpole.statistics import bootstrap, curve_of, interquartile_mean, median, values

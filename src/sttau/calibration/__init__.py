@@ -1,5 +1,6 @@
 """Post-hoc calibration of class probabilities. The calibration errors of :mod:`sttau.metrics` are here too."""
 
+from sttau.calibration.calibrate import calibrate
 from sttau.calibration.isotonic_scaling import IsotonicScaling
 from sttau.calibration.logits import to_logits
 from sttau.calibration.registry import SCALINGS, restore_scaling
@@ -15,6 +16,7 @@ __all__ = [
     "Scaling",
     "TemperatureScaling",
     "VectorScaling",
+    "calibrate",
     "calibration_error",
     "classwise_calibration_error",
     "reliability_curve",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -45,20 +46,33 @@ class TemperatureScaling(Scaling):
         return {"type": "TemperatureScaling", "temperature": self.temperature}
 
     def _fit(self, logits: Tensor, labels: Tensor) -> None:
-        def loss(log_t: float) -> float:
-            return float(averaged_loss(logits / math.exp(log_t), labels))
+        def loss(temperature: float) -> float:
+            return float(averaged_loss(logits / temperature, labels))
 
-        spread = float((logits.amax(-1) - logits.amin(-1)).mean())
-        best = (loss(0.0), 0.0)  # T = 1; only replaced by something better
-        if spread > 0:
-            # The loss is convex in 1/T for one sample, but not for the mean of several: a grid first, then a
-            # golden-section search around its best point.
-            middle, width = math.log(spread), 2 * math.log(100) / (_GRID - 1)
-            grid = [middle + width * (i - (_GRID - 1) / 2) for i in range(_GRID)]
-            seen = [best, *((loss(point), point) for point in grid)]
-            best = min(seen, key=lambda pair: pair[0])
-            best = min(best, _golden_section(loss, best[1] - width, best[1] + width), key=lambda pair: pair[0])
-        self.temperature = math.exp(best[1])
+        self.temperature = fit_temperature(loss, float((logits.amax(-1) - logits.amin(-1)).mean()))
+
+
+def fit_temperature(loss: Callable[[float], float], spread: float) -> float:
+    """Return the temperature with the smallest loss; 1 unless another is better.
+
+    Args:
+        loss: Function of the temperature.
+        spread: Mean range of a row of logits; temperatures between 1/100 and 100 times it are searched.
+    """
+
+    def at(log_t: float) -> float:
+        return loss(math.exp(log_t))
+
+    best = (at(0.0), 0.0)  # T = 1; only replaced by something better
+    if spread > 0:
+        # The loss is convex in 1/T for one sample, but not for the mean of several: a grid first, then a
+        # golden-section search around its best point.
+        middle, width = math.log(spread), 2 * math.log(100) / (_GRID - 1)
+        grid = [middle + width * (i - (_GRID - 1) / 2) for i in range(_GRID)]
+        seen = [best, *((at(point), point) for point in grid)]
+        best = min(seen, key=lambda pair: pair[0])
+        best = min(best, _golden_section(at, best[1] - width, best[1] + width), key=lambda pair: pair[0])
+    return math.exp(best[1])
 
 
 def _golden_section(function: Any, low: float, high: float) -> tuple[float, float]:

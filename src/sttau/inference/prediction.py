@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sttau.models import Decisions
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,6 +23,8 @@ class _Batch:
     mean: Tensor
     mode: str
     num_samples: int
+
+    decisions: Decisions | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -62,6 +66,43 @@ class _Batch:
         columns = {name: value.detach().cpu().flatten().numpy() for name, value in self._columns().items()}
         return pandas.DataFrame(columns, index=index)
 
+    @property
+    def uncertainty(self) -> Tensor:
+        """(batch,) the uncertainty by which a prediction abstains."""
+        raise NotImplementedError
+
+    @property
+    def abstain(self) -> Tensor:
+        """(batch,) whether the prediction is too uncertain to be used; see ``model.set_abstention``."""
+        threshold = self._calibrated("abstain").abstention
+        if threshold is None:
+            raise ValueError("abstain needs a threshold; call model.set_abstention(risk=...) first")
+        return self.uncertainty > threshold.value
+
+    @property
+    def is_ood(self) -> Tensor:
+        """(batch,) whether the uncertainty (total; of a regressor, epistemic) is beyond that of validation data."""
+        threshold = self._calibrated("is_ood").ood
+        if threshold is None:
+            raise ValueError("is_ood needs a threshold; call model.set_ood_threshold() first")
+        return self._ood_score > threshold.value
+
+    @property
+    def _ood_score(self) -> Tensor:
+        raise NotImplementedError
+
+    def _calibrated(self, what: str) -> Decisions:
+        if self.decisions is None:
+            raise ValueError(f"{what} needs a calibrated model; call sttau.calibrate(model, validation_data) first")
+        return self.decisions
+
+    def _decided(self) -> tuple[str, ...]:
+        """The decisions that the model has thresholds for."""
+        if self.decisions is None:
+            return ()
+        thresholds = {"abstain": self.decisions.abstention, "is_ood": self.decisions.ood}
+        return tuple(name for name, threshold in thresholds.items() if threshold is not None)
+
     def _columns(self) -> dict[str, Tensor]:
         raise NotImplementedError
 
@@ -69,7 +110,7 @@ class _Batch:
         raise NotImplementedError
 
     def _tensors(self) -> dict[str, Tensor]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
@@ -92,6 +133,7 @@ class Prediction(_Batch):
         attribution: (batch, time) bits of epistemic uncertainty that each step contributes, in exact mode: the
             increments of I(Y; S_t | x), which never decreases. They sum to ``epistemic`` at the last step.
         class_names: Name of each class, where the model knows it.
+        decisions: Thresholds of a calibrated model, which ``abstain``, ``is_ood`` and ``prediction_set`` use.
     """
 
     variance: Tensor
@@ -118,12 +160,30 @@ class Prediction(_Batch):
         """(batch,) the probability of the most probable class."""
         return self.mean.amax(dim=-1)
 
+    @property
+    def uncertainty(self) -> Tensor:
+        """(batch,) 1 - confidence, by which a prediction abstains."""
+        return 1 - self.mean.to(torch.float64).amax(dim=-1)
+
+    @property
+    def _ood_score(self) -> Tensor:
+        return self.total.to(torch.float64)
+
+    def prediction_set(self, level: float = 0.9) -> Tensor:
+        """Return (batch, classes), true for the classes of a set that holds the true class with probability ``level``.
+
+        Split conformal prediction with the probability as score (LAC, Sadinle et al., 2019); the level holds on average
+        over sequences from the source of the validation data. A set may be empty.
+        """
+        return self.mean.to(torch.float64) >= 1 - self._calibrated("prediction_set").quantile(level)
+
     def _derived(self) -> tuple[str, ...]:
-        return ("label", "confidence", "epistemic")
+        return ("label", "confidence", "epistemic", *self._decided())
 
     def _columns(self) -> dict[str, Tensor]:
         names = self.class_names or tuple(map(str, range(self.mean.shape[-1])))
-        columns = {name: getattr(self, name) for name in ("label", "confidence", "total", "aleatoric", "epistemic")}
+        chosen = ("label", "confidence", "total", "aleatoric", "epistemic", *self._decided())
+        columns = {name: getattr(self, name) for name in chosen}
         return columns | {f"p_{name}": self.mean[..., place] for place, name in enumerate(names)}
 
     def to_frame(self) -> Any:
@@ -156,6 +216,24 @@ class RegressionPrediction(_Batch):
     sample_variance: Tensor | None = None
 
     @property
+    def uncertainty(self) -> Tensor:
+        """(batch,) standard deviation, averaged over outputs, by which a prediction abstains."""
+        return self.total.to(torch.float64).sqrt().mean(-1)
+
+    @property
+    def _ood_score(self) -> Tensor:
+        return self.epistemic.to(torch.float64).sqrt().mean(-1)
+
+    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return lower and upper ends, each (batch, outputs), of intervals that hold the target with this probability.
+
+        Split conformal prediction with the error in standard deviations as score; the level holds on average over
+        sequences from the source of the validation data, for all outputs of a sequence together.
+        """
+        reach = self._calibrated("interval").quantile(level) * self.total.sqrt()
+        return self.mean - reach, self.mean + reach
+
+    @property
     def total(self) -> Tensor:
         """(batch, outputs) aleatoric + epistemic: the law of total variance."""
         return self.aleatoric + self.epistemic
@@ -166,11 +244,11 @@ class RegressionPrediction(_Batch):
         return self.total
 
     def _derived(self) -> tuple[str, ...]:
-        return ("total",)
+        return ("total", *self._decided())
 
     def _columns(self) -> dict[str, Tensor]:
         outputs = self.mean.shape[-1]
-        return {
+        return {name: getattr(self, name) for name in self._decided()} | {
             name + (f"_{place}" if outputs > 1 else ""): getattr(self, name)[..., place]
             for place in range(outputs)
             for name in ("mean", "total", "aleatoric", "epistemic")

@@ -60,7 +60,7 @@ def summarize_states(model: SequenceModel, pi: Tensor) -> dict[str, Tensor]:
             "aleatoric": torch.zeros_like(center) if noise is None else pi @ noise,
         }
     outcome = cast(SequenceClassifier, model).state_logits().exp()
-    p = pi @ outcome
+    p = (pi @ outcome).clamp_max(1)  # a sum of rounded values may exceed it
     return {
         "mean": p,
         "variance": _variance(pi, outcome, p),
@@ -113,5 +113,7 @@ def join(
     whole = {name: value[order.to(value.device)] for name, value in whole.items()}
     whole |= {name: whole[name].transpose(0, 1) for name in _PER_SAMPLE if name in whole}
     if model.task == "classification":
-        return Prediction(**whole, mode=mode, num_samples=num_samples, class_names=model.class_names)
-    return RegressionPrediction(**whole, mode=mode, num_samples=num_samples)
+        return Prediction(
+            **whole, mode=mode, num_samples=num_samples, class_names=model.class_names, decisions=model.decisions
+        )
+    return RegressionPrediction(**whole, mode=mode, num_samples=num_samples, decisions=model.decisions)

@@ -1,10 +1,11 @@
 """Recurrent layers with the interface of ``nn.LSTM`` and ``nn.GRU``."""
 
-from sttau.layers.base import LAYERS, GRULayer, LSTMLayer, RecurrentLayer, register_layer
+from sttau.layers.base import LAYERS, RecurrentLayer, register_layer
 from sttau.layers.bayes import BayesLSTM
 from sttau.layers.call import SAMPLED_MODES, LayerMode, LayerState
 from sttau.layers.finite_state import FiniteStateRNN, Initial
 from sttau.layers.gain import set_gain
+from sttau.layers.lstm_gru import GRULayer, LSTMLayer
 from sttau.layers.memory import set_memory
 from sttau.layers.st_tau import STTauGRU, STTauLSTM
 from sttau.layers.state_regularized import StateRegularizedGRU, StateRegularizedLSTM

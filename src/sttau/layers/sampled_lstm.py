@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sttau.engine import Noise, stacked
-from sttau.layers.base import WEIGHTS, LSTMLayer, samples_per_sequence
+from sttau.layers.base import WEIGHTS, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
+from sttau.layers.lstm_gru import LSTMLayer
 from sttau.padding import clear_padding, last_valid_step
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sttau.engine import Cell
-from sttau.layers.base import GRULayer, LSTMLayer, register_layer
+from sttau.layers.base import register_layer
 from sttau.layers.finite_state import FiniteStateRNN
+from sttau.layers.lstm_gru import GRULayer, LSTMLayer
 
 
 @register_layer

@@ -1,15 +1,18 @@
 """Networks and ensembles of networks, and their saved form."""
 
-from sttau.models.base import Chain, Predictor, SequenceModel, Task
+from sttau.models.base import Chain, SequenceModel
 from sttau.models.classifier import Head, SequenceClassifier
+from sttau.models.decisions import Decisions, Threshold
 from sttau.models.ensemble import DeepEnsemble
 from sttau.models.heads import FixedLabels
+from sttau.models.predictor import Predictor, Task
 from sttau.models.preprocessing import Missing, Observed, Preprocessing, TargetScaling
 from sttau.models.regressor import Gaussian, SequenceRegressor
 from sttau.models.saved import load
 
 __all__ = [
     "Chain",
+    "Decisions",
     "DeepEnsemble",
     "FixedLabels",
     "Gaussian",
@@ -23,5 +26,6 @@ __all__ = [
     "SequenceRegressor",
     "TargetScaling",
     "Task",
+    "Threshold",
     "load",
 ]

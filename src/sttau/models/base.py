@@ -1,29 +1,25 @@
-"""What all predictors share, and a single network: embedding or features, a recurrent layer, a head."""
+"""A single network: embedding or features, a recurrent layer, a head."""
 
 from __future__ import annotations
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.checks import check_inputs
 from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
+from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing
 from sttau.models.steps import features_per_step, partial_patches
 from sttau.padding import clear_padding
-
-Task = Literal["classification", "regression"]
 
 _UNKNOWN = 1  # the id of "<unk>" in every vocabulary made by ``sttau.data``
 
@@ -34,130 +30,6 @@ class Chain(NamedTuple):
     first: Tensor  # (batch, k): π_1
     matrices: Tensor  # (batch, time - 1, k, k): A_2 … A_T
     distributions: Tensor  # (batch, time, k): π_t
-
-
-class Predictor(nn.Module):
-    """Anything that is trained, predicts and is saved: one network, or an ensemble of networks.
-
-    Predictors take (batch, time, features), or (batch, time) token ids where they have an embedding, whatever the
-    layer's own ``batch_first``; ``lengths`` holds the number of valid steps of each padded sequence.
-
-    Attributes:
-        task: ``classification`` or ``regression``.
-    """
-
-    task: ClassVar[Task]
-
-    @property
-    @abstractmethod
-    def members(self) -> tuple[SequenceModel, ...]:
-        """The networks that are trained independently of each other: the model itself, or those of an ensemble."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        return self.members[0].head.weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the weights."""
-        return self.members[0].head.weight.dtype
-
-    @property
-    def reads_tokens(self) -> bool:
-        """Whether the input is token ids; features otherwise."""
-        return self.members[0].embedding is not None
-
-    @property
-    def num_features(self) -> int | None:
-        """Features per step of the input; None for token ids."""
-        if self.reads_tokens:
-            return None
-        first = self.members[0]
-        return first.layer.input_size if first.preprocessing is None else first.preprocessing.num_features
-
-    @property
-    def num_tokens(self) -> int | None:
-        """Size of the vocabulary; None for features."""
-        embedding = self.members[0].embedding
-        return None if embedding is None else embedding.num_embeddings
-
-    @property
-    def num_outputs(self) -> int:
-        """Classes of a classifier, or values that a regressor predicts."""
-        raise NotImplementedError
-
-    def resolve_mode(self, mode: LayerMode | None) -> LayerMode:
-        """Return the mode of a call, after checking that the layers have it; None is the layers' own mode."""
-        return self.members[0].layer.resolve_mode(mode)
-
-    def check_inputs(self, inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
-        """Raise a clear error if the model cannot read this batch; return the lengths as int64."""
-        preprocessing = self.members[0].preprocessing
-        missing = preprocessing is not None and preprocessing.missing != "error"
-        return check_inputs(inputs, lengths, features=self.num_features, tokens=self.num_tokens, missing=missing)
-
-    @abstractmethod
-    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
-        """Raise a clear error if these are not targets for ``batch`` sequences; return them as the loss takes them."""
-
-    @abstractmethod
-    def loss(
-        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
-    ) -> Tensor:
-        """Return the mean loss of a batch; ``noise`` holds the draws, fresh ones by default."""
-
-    @abstractmethod
-    def penalty(self, sequences: int) -> Tensor | None:
-        """Return what training adds to the mean loss of a batch; None where there is nothing to add.
-
-        The evidence lower bound holds KL(q(w) ‖ p(w)) once for all the data (Blundell et al., 2015, §3.4), so next to a
-        mean over sequences it is divided by their number.
-
-        Args:
-            sequences: Number of training sequences.
-        """
-
-    def member_noises(self, noise: Noise | None) -> list[Noise | None]:
-        """Return the noise of each member."""
-        return [noise]
-
-    def separate_losses(self, noise: Noise | None) -> list[tuple[Predictor, Noise | None]]:
-        """Return the predictors whose losses and penalties sum to this one's, each with its own noise."""
-        return [(self, noise)]
-
-    @abstractmethod
-    def set_metadata(self, data: Described) -> None:
-        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model."""
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Name of each class; empty where it is not known."""
-        return self.members[0]._metadata.class_names
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Name of each feature; empty where it is not known."""
-        return self.members[0]._metadata.feature_names
-
-    @property
-    def vocabulary(self) -> tuple[str, ...] | None:
-        """Token of each id; None where it is not known."""
-        return self.members[0]._metadata.vocabulary
-
-    @abstractmethod
-    def config(self) -> dict[str, Any]:
-        """Return all that constructs a predictor like this one, except its weights, as plain values."""
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model to one safetensors file whose header holds the configuration as JSON. Atomic.
-
-        Returns:
-            The path written.
-        """
-        from sttau.models.saved import save
-
-        return save(self, path)
 
 
 class Metadata(NamedTuple):

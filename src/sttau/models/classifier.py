@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 from sttau.checks import check_labels
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
-from sttau.models.base import SequenceModel, Task
+from sttau.models.base import SequenceModel
 from sttau.models.heads import FixedLabels
+from sttau.models.predictor import Task
 from sttau.models.preprocessing import Preprocessing
 from sttau.padding import last_valid_step
 
@@ -39,6 +41,8 @@ class SequenceClassifier(SequenceModel):
             overconfident.
         input_noise: Standard deviation of noise added to features, in training.
         preprocessing: Scaling, missing values and patches of the features; None to read them as they are.
+        logit_temperature: Temperature by which logits are divided outside training (temperature scaling); set by
+            :func:`sttau.calibrate`. It is not the τ of the states.
 
     Example:
         >>> from sttau import STTauLSTM
@@ -60,6 +64,7 @@ class SequenceClassifier(SequenceModel):
         paths: int = 1,
         input_noise: float = 0.0,
         preprocessing: Preprocessing | None = None,
+        logit_temperature: float = 1.0,
     ) -> None:
         if num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {num_classes}")
@@ -68,7 +73,10 @@ class SequenceClassifier(SequenceModel):
         if head not in get_args(Head):
             raise ValueError(f"head must be one of {', '.join(map(repr, get_args(Head)))}, got {head!r}")
         super().__init__(layer, num_classes, embedding, dropout, word_dropout, paths, input_noise, preprocessing)
+        if not (logit_temperature > 0 and math.isfinite(logit_temperature)):
+            raise ValueError(f"logit_temperature must be positive and finite, got {logit_temperature}")
         self.num_classes = num_classes
+        self.logit_temperature = float(logit_temperature)
         if head == "halves":
             finite = self.finite_state_layer
             if self.patch_size > 1:
@@ -109,7 +117,7 @@ class SequenceClassifier(SequenceModel):
     def output(self, features: Tensor) -> Tensor:
         """Return logits for what the head reads."""
         logits: Tensor = self.head(features)
-        return logits
+        return self._scaled(logits)
 
     def output_of_states(self, pi: Tensor) -> Tensor:
         """Return log p(y | x) for a distribution over states, (…, k)."""
@@ -120,7 +128,7 @@ class SequenceClassifier(SequenceModel):
         """Return log q(y | s_j) for each state: (k, classes)."""
         if isinstance(self.head, FixedLabels):
             return self.head.state_logits()
-        logits: Tensor = self.head(self.finite_state_layer.states)
+        logits = self._scaled(self.head(self.finite_state_layer.states))
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
@@ -149,6 +157,10 @@ class SequenceClassifier(SequenceModel):
             return logits
         return logits.exp().lerp(torch.full_like(logits, 1 / self.num_classes), _LABEL_SMOOTHING).log()
 
+    def _scaled(self, logits: Tensor) -> Tensor:
+        """Divide by the temperature of the logits, outside training."""
+        return logits if self.training or self.logit_temperature == 1 else logits / self.logit_temperature
+
     def _transitions(
         self, inputs: Tensor, lengths: Tensor | None, noise: Noise | None, mode: LayerMode | None, per_step: bool
     ) -> Tensor:
@@ -158,4 +170,6 @@ class SequenceClassifier(SequenceModel):
         return alpha if per_step else last_valid_step(alpha, lengths)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes} | ({"head": "halves"} if self.has_fixed_labels else {})
+        options = {"head": "halves"} if self.has_fixed_labels else {}
+        scaling = {"logit_temperature": self.logit_temperature} if self.logit_temperature != 1 else {}
+        return {"num_classes": self.num_classes, **options, **scaling}

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from sttau.data import Described
 from sttau.engine import Noise
 from sttau.layers import LayerMode
-from sttau.models.base import Predictor, SequenceModel, Task
+from sttau.models.base import SequenceModel
+from sttau.models.predictor import Predictor, Task
 from sttau.models.regressor import Gaussian
 
 _SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from sttau.checks import check_targets
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
-from sttau.models.base import SequenceModel, Task
+from sttau.models.base import SequenceModel
+from sttau.models.predictor import Task
 from sttau.models.preprocessing import Preprocessing, TargetScaling
 
 

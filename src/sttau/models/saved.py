@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from sttau.formats import Format, Header, Tensors
 from sttau.layers import LAYERS
-from sttau.models.base import Metadata, Predictor, SequenceModel
+from sttau.models.base import Metadata, SequenceModel
 from sttau.models.classifier import SequenceClassifier
+from sttau.models.decisions import Decisions
 from sttau.models.ensemble import DeepEnsemble
+from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing, TargetScaling
 from sttau.models.regressor import SequenceRegressor
 
@@ -55,14 +57,15 @@ def adapted_name(name: str) -> str:
     return f"{before}layer.rnn.{weight}" if layer and (not before or before.endswith(".")) else name
 
 
-MODEL_FORMAT = Format("sttau.model", 2, {1: _from_version_1})
+MODEL_FORMAT = Format("sttau.model", 3, {1: _from_version_1, 2: lambda header, tensors: (header, tensors)})
 
 
 def save(model: Predictor, path: str | os.PathLike[str]) -> Path:
     """Write a model to a file; see :meth:`Predictor.save`."""
     if MODELS.get(type(model).__name__) is not type(model):
         raise TypeError(f"a {type(model).__name__} cannot be saved: only {', '.join(MODELS)} can be named in a file")
-    return MODEL_FORMAT.write(path, model.config(), model.state_dict())
+    decisions = {} if model.decisions is None else {"decisions": model.decisions.config()}
+    return MODEL_FORMAT.write(path, model.config() | decisions, model.state_dict())
 
 
 def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Any:
@@ -105,9 +108,14 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
 def build(config: Header) -> Predictor:
     """Construct a predictor from its configuration, with initial weights."""
     try:
+        model: Predictor
         if config["model"] == DeepEnsemble.__name__:
-            return DeepEnsemble([_build_network(member) for member in config["members"]])
-        return _build_network(config)
+            model = DeepEnsemble([_build_network(member) for member in config["members"]])
+        else:
+            model = _build_network(config)
+        if "decisions" in config:
+            model.decisions = Decisions(**config["decisions"])
+        return model
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the model's configuration is not valid: {error}") from error
 

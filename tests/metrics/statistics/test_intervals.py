@@ -44,7 +44,7 @@ def test_the_fast_mean_is_the_same_as_any_other_metric(method: Method) -> None:
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_bounds_agree_with_scipy(method: Method) -> None:
-    from scipy.stats import bootstrap  # type: ignore[import-untyped]
+    from scipy.stats import bootstrap
 
     x = _skewed(30)
     want = bootstrap((x.numpy(),), lambda v, axis: v.mean(axis), method=method, n_resamples=20_000, rng=0)

@@ -67,7 +67,7 @@ def test_a_mean_gives_the_same_as_the_metric_that_is_this_mean() -> None:
 
 
 def test_p_is_uniform_when_there_is_no_difference() -> None:
-    from scipy.stats import kstest  # type: ignore[import-untyped]
+    from scipy.stats import kstest
 
     generator = torch.Generator().manual_seed(0)
     values = []

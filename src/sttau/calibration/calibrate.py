@@ -1,0 +1,120 @@
+"""Calibrating a model on validation data, and keeping the result in the model."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from sttau.calibration.logits import to_logits
+from sttau.calibration.temperature_scaling import TemperatureScaling, fit_temperature
+from sttau.inference import predict
+from sttau.inference.inputs import as_examples
+from sttau.models import Decisions, Predictor, SequenceClassifier, SequenceModel
+
+
+def calibrate(
+    model: Predictor,
+    data: Any,
+    targets: Any = None,
+    lengths: Any = None,
+    *,
+    temperature: bool = True,
+    risk: float | None = None,
+    coverage: float | None = None,
+    false_alarms: float = 0.05,
+    samples: int = 10,
+    seed: int = 0,
+) -> Decisions:
+    """Calibrate a model on validation data: the temperature of its probabilities, and when it abstains.
+
+    All of it is kept in the model and saved with it. ``predict`` then returns calibrated probabilities, ``abstain``,
+    ``is_ood``, and conformal sets or intervals. The thresholds can be changed later, without the data:
+    ``model.set_abstention(risk=0.02)``.
+
+    Args:
+        model: A trained classifier or regressor, or an ensemble.
+        data: Validation data that was not trained on: a ``SequenceDataset``, or inputs.
+        targets: (sequences,) labels, or (sequences, outputs) values; only where ``data`` is inputs.
+        lengths: (sequences,) valid steps; only where ``data`` is inputs.
+        temperature: Whether to fit the temperature of the logits of a classifier.
+        risk: Largest error rate of predictions that do not abstain, with 95 % confidence.
+        coverage: Share of predictions that do not abstain, instead of a risk; 0.9 if neither is given.
+        false_alarms: Share of in-distribution sequences that may be called OOD.
+        samples: Monte Carlo samples per member.
+        seed: Seed of the sampling noise.
+
+    Returns:
+        The decisions, which are ``model.decisions`` from now on.
+
+    Example:
+        >>> import sttau
+        >>> from sttau import SequenceClassifier, STTauLSTM
+        >>> model = SequenceClassifier(STTauLSTM(2, 8, num_states=4), num_classes=2)
+        >>> x = torch.randn(100, 5, 2)
+        >>> calibrate(model, x, (x.sum((1, 2)) > 0).long(), coverage=0.8)
+        Decisions(100 validation sequences, coverage 0.8, false alarms 0.05)
+        >>> sttau.predict(model, x).abstain.sum().item()
+        20
+    """
+    inputs, wanted, valid = as_examples(model, data, targets, lengths)
+    wanted = wanted.cpu()
+    model.decisions = None
+    if model.task == "classification":
+        members = [cast(SequenceClassifier, member) for member in model.members]
+        for member in members:
+            member.logit_temperature = 1.0
+        if temperature and not any(member.has_fixed_labels for member in members):
+            fitted = _temperature(model, inputs, wanted, valid, samples, seed)
+            for member in members:
+                member.logit_temperature = fitted
+        prediction = predict(model, inputs, valid, samples, seed).cpu()
+        mean = prediction.mean.to(torch.float64)
+        loss = (prediction.label != wanted).to(torch.float64)
+        nonconformity, score = 1 - mean.gather(1, wanted[:, None])[:, 0], prediction.total
+    else:
+        prediction = predict(model, inputs, valid, samples, seed).cpu()
+        apart = prediction.mean.to(torch.float64) - wanted
+        loss = apart.square().mean(-1)
+        spread = prediction.total.to(torch.float64).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+        nonconformity, score = (apart.abs() / spread).amax(-1), prediction.epistemic.sqrt().mean(-1)
+    decisions = Decisions.of(prediction.uncertainty, loss, nonconformity, score.to(torch.float64))
+    model.decisions = decisions.to(model.device)
+    model.set_abstention(risk=risk, coverage=0.9 if risk is None and coverage is None else coverage)
+    model.set_ood_threshold(false_alarms)
+    return decisions
+
+
+def _temperature(
+    model: Predictor, inputs: Tensor, labels: Tensor, lengths: Tensor | None, samples: int, seed: int
+) -> float:
+    """The temperature of the logits with the smallest negative log-likelihood of the prediction."""
+    if model.resolve_mode(None) == "exact" and isinstance(model, SequenceClassifier):
+        return _exact_temperature(model, inputs, labels, lengths)
+    prediction = predict(model, inputs, lengths, samples, seed, keep_samples=True)
+    return TemperatureScaling().fit(to_logits(prediction).cpu(), labels).temperature
+
+
+@torch.no_grad()
+def _exact_temperature(model: SequenceClassifier, inputs: Tensor, labels: Tensor, lengths: Tensor | None) -> float:
+    """The same for exact inference, whose samples are the states with their probabilities."""
+    pi = _last_distribution(model, inputs, lengths)
+    logits = model.state_logits().to(pi.dtype).cpu()
+
+    def loss(temperature: float) -> float:
+        p = pi @ (logits / temperature).softmax(-1)
+        return float(-p.gather(1, labels[:, None]).clamp_min(torch.finfo(p.dtype).tiny).log().mean())
+
+    return fit_temperature(loss, float((logits.amax(-1) - logits.amin(-1)).mean()))
+
+
+def _last_distribution(model: SequenceModel, inputs: Tensor, lengths: Tensor | None) -> Tensor:
+    rows = [slice(start, start + 256) for start in range(0, len(inputs), 256)]
+    parts = [
+        model.state_distributions(
+            inputs[part].to(model.device), None if lengths is None else lengths[part].to(model.device), per_step=False
+        )
+        for part in rows
+    ]
+    return torch.cat(parts).to(torch.float64).cpu()

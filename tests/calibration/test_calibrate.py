@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import sttau
+from sttau import DeepEnsemble, SequenceClassifier, SequenceRegressor, STTauGRU
+from sttau.metrics import negative_log_likelihood
+
+
+def data(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Series whose class is that of their sum in two cases of three."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(300, 5, 2, generator=generator)
+    y = (x.sum((1, 2)) > 0).long()
+    flip = torch.rand(300, generator=generator) < 1 / 3
+    return x, torch.where(flip, 1 - y, y)
+
+
+def overconfident(kind: str) -> Any:
+    torch.manual_seed(0)
+    if kind == "ensemble":
+        return DeepEnsemble.of(lambda: SequenceClassifier(nn.GRU(2, 8), 2), size=3)
+    mode = "exact" if kind == "exact" else "soft"
+    return SequenceClassifier(STTauGRU(2, 8, num_states=4, mode=mode), 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["soft", "exact", "ensemble"])
+def test_the_temperature_lowers_the_nll_and_is_kept_in_the_model(kind: str, tmp_path: Path) -> None:
+    model, (x, y) = overconfident(kind), data()
+    with torch.no_grad():
+        for member in model.members:
+            member.head.weight.mul_(40)
+    before = sttau.predict(model, x)
+    sttau.calibrate(model, x, y)
+    after = sttau.predict(model, x)
+    assert negative_log_likelihood(after.mean, y) < 0.95 * negative_log_likelihood(before.mean, y)
+    assert model.members[0].logit_temperature > 2
+    again = sttau.load(model.save(tmp_path / "model.safetensors"))
+    found = sttau.predict(again, x)
+    assert torch.equal(found.mean, after.mean)
+    assert torch.equal(found.abstain, after.abstain)
+    assert torch.equal(found.is_ood, after.is_ood)
+    assert torch.equal(found.prediction_set(0.8), after.prediction_set(0.8))
+    assert again.decisions.abstention == model.decisions.abstention
+
+
+def test_the_best_temperature_of_exact_inference_is_found() -> None:
+    model, (x, y) = overconfident("exact"), data()
+    sttau.calibrate(model, x, y)
+    best = negative_log_likelihood(sttau.predict(model, x).mean, y)
+    (member,) = model.members
+    for factor in (0.9, 1.1):
+        member.logit_temperature *= factor
+        assert negative_log_likelihood(sttau.predict(model, x).mean, y) > best
+        member.logit_temperature /= factor
+
+
+def test_training_does_not_see_the_temperature() -> None:
+    model, (x, y) = overconfident("soft"), data()
+    torch.manual_seed(1)
+    expected = model.loss(x, y)
+    model.members[0].logit_temperature = 5.0
+    torch.manual_seed(1)
+    assert torch.equal(model.loss(x, y), expected)
+
+
+def test_thresholds_can_be_changed_without_the_data() -> None:
+    model, (x, y) = overconfident("soft"), data()
+    sttau.calibrate(model, x, y, coverage=0.5)
+    assert int((~sttau.predict(model, x).abstain).sum()) == 150
+    chosen = model.set_abstention(coverage=0.7)
+    assert chosen.coverage == pytest.approx(0.7)
+    assert int((~sttau.predict(model, x).abstain).sum()) == 210
+    model.set_ood_threshold(false_alarms=0.2)
+    assert float(sttau.predict(model, x).is_ood.double().mean()) <= 0.2
+
+
+def test_conformal_sets_hold_the_true_class_on_new_data() -> None:
+    model, (x, y) = overconfident("soft"), data()
+    sttau.calibrate(model, x, y)
+    new_x, new_y = data(seed=1)
+    sets = sttau.predict(model, new_x).prediction_set(0.8)
+    covered = sets.gather(1, new_y[:, None]).double().mean()
+    assert 0.7 < covered < 0.9
+
+
+def test_a_regressor_gets_intervals_and_abstains() -> None:
+    torch.manual_seed(0)
+    x, _ = data()
+    y = x.sum((1, 2)) + torch.randn(300, generator=torch.Generator().manual_seed(5))
+    model = SequenceRegressor(nn.GRU(2, 8), variance=True)
+    sttau.calibrate(model, x[:150], y[:150], coverage=0.9)
+    found = sttau.predict(model, x[150:])
+    low, high = found.interval(0.8)
+    covered = ((y[150:, None] >= low) & (y[150:, None] <= high)).double().mean()
+    assert 0.7 < covered < 0.9
+    assert found.abstain.shape == (150,)
+    assert {"abstain", "is_ood"} <= set(found.numpy())
+    with pytest.raises(ValueError, match="give a coverage"):
+        model.set_abstention(risk=0.1)
+
+
+def test_a_model_that_is_not_calibrated_says_so() -> None:
+    model, (x, _) = overconfident("soft"), data()
+    found = sttau.predict(model, x)
+    for name in ("abstain", "is_ood"):
+        with pytest.raises(ValueError, match=r"call sttau\.calibrate"):
+            getattr(found, name)
+    with pytest.raises(ValueError, match="not calibrated"):
+        model.set_abstention(risk=0.1)
+    assert "abstain" not in found.numpy()
