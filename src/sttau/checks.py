@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.errors import CheckpointError
 from sttau.padding import valid_steps
 
 
@@ -136,7 +137,7 @@ def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now:
         if before.get(name) != now.get(name)
     ]
     if changes:
-        raise ValueError(
+        raise CheckpointError(
             f"folder {folder} holds a {what} with other settings: {'; '.join(changes)}. "
             "Use the same settings to resume it, or another folder to start again."
         )

@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
         >>> bool((again.layer.states == model.layer.states).all())
         True
     """
-    header, tensors = MODEL_FORMAT.read(path, device)
+    header, tensors = MODEL_FORMAT.read(path)
     model = build(header).to(device=device)
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
