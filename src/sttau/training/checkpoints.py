@@ -1,7 +1,7 @@
 """Checkpoints: the whole state of a run in one file with a checksum, written atomically; the last two are kept.
 
-Only files that this module wrote are ever removed. A checkpoint that is damaged is renamed, one that cannot be read stops
-the run, and a file that only has a checkpoint's name stays as it is.
+Only files that this module wrote are ever removed. A checkpoint that is damaged is renamed, one that cannot be read
+stops the run, and a file that only has a checkpoint's name stays as it is.
 """
 
 from __future__ import annotations
