@@ -153,9 +153,7 @@ class Format:
         """
         self._check_tag(header, source)
         version = header.get("version")
-        if type(version) is not int or version < 1:
-            raise self._damaged(f"{source} is damaged: it has format version {version!r}")
-        if version > self.version:
+        if type(version) is not int or not 1 <= version <= self.version:
             raise self.error(
                 f"{source} has format version {version}; this sttau reads versions up to {self.version}. Update sttau."
             )
@@ -175,10 +173,8 @@ class Format:
 
 def _check_file(path: Path, max_bytes: int | None, error: type[SttauError]) -> None:
     """Raise an error where there is no file that can be opened, or where it is too large or a pickle."""
-    if path.is_dir():
-        raise IsADirectoryError(f"there is no file {path}: it is a folder")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}" + (": it is a folder" if path.is_dir() else ""))
     with path.open("rb") as file:
         start = file.read(9)
         size = file.seek(0, os.SEEK_END)
@@ -189,6 +185,14 @@ def _check_file(path: Path, max_bytes: int | None, error: type[SttauError]) -> N
         )
     if max_bytes is not None and size > max_bytes:
         raise error(f"{path} has {size} bytes, more than the limit max_bytes={max_bytes}; pass a larger one to read it")
+
+
+def read_text(path: str | os.PathLike[str], error: type[SttauError], max_bytes: int | None = MAX_BYTES) -> str:
+    """Return the text of a file; an error that names it if it is not text or too large."""
+    path = Path(path)
+    _check_file(path, max_bytes, error)
+    with reading(path, error):
+        return path.read_text("utf-8")
 
 
 def parse_json(text: str, source: str = "the JSON text", error: type[SttauError] = SttauError) -> Any:

@@ -242,6 +242,35 @@ def test_a_run_that_is_over_is_not_made_again_but_gives_its_best_weights(tmp_pat
     assert torch.equal(weights(first), weights(second))
 
 
+def test_a_run_that_is_over_is_loaded_from_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make_model("plain"), make_model("plain")
+    log = train(first, tmp_path, updates=4)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    usual = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", *rest: (refuse if mode != "rb" else usual)(path, mode, *rest)
+    )
+    for name in ("write_bytes", "unlink", "mkdir"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setattr(os, "replace", refuse)
+    assert train(second, tmp_path, updates=4) == log
+    monkeypatch.undo()
+    assert torch.equal(weights(first), weights(second))
+
+
+def test_a_resumed_run_says_that_its_log_has_holes(left: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = (left / "log.jsonl").read_bytes().splitlines(keepends=True)
+    (left / "log.jsonl").write_bytes(b"".join([*lines[:4], b"torn\n", *lines[5:9]]))
+    _, log = _finish(left)
+    assert f"the log {left / 'log.jsonl'} has holes: 3 of 11 updates are missing, first 5" in caplog.text
+    assert [update.number for update in log] == [1, 2, 3, 4, *range(6, 10), *range(12, 41)]
+
+
 def test_diverging_names_update_and_culprits_and_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
     model = make_model("plain")
 

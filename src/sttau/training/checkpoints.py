@@ -99,10 +99,10 @@ def newest_checkpoint(folder: Path) -> Any:
 
 def read_checkpoint(path: Path) -> Any:
     """Return the value written to a checkpoint, with its tensors on the CPU; an error if a single bit is wrong."""
+    if path.is_dir():
+        raise DamagedCheckpointError(f"{path} is a folder, not a checkpoint")
     try:
         header, tensors = CHECKPOINT_FORMAT.read(path, max_bytes=None)
-    except IsADirectoryError as error:
-        raise DamagedCheckpointError(f"{path} is a folder, not a checkpoint") from error
     except OSError as error:
         raise CheckpointError(
             f"the checkpoint {path} cannot be read: {error.strerror or error}. Make it readable, or move it away to "

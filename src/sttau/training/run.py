@@ -274,11 +274,11 @@ class Run:
             if self.device_inputs is not None:
                 self.device_inputs.number.fill_(self.number)
             self.checkpoint = checkpoint_path(self.folder, self.number)
-            self.updates = [update for update in read_log(self.folder / "log.jsonl") if update.number <= self.number]
+            self.updates = read_log(self.folder / "log.jsonl", self.number)
             _log.info("training resumes from %s", self.checkpoint)
         if self.processes.broadcast(self.number) != self.number:
             raise RuntimeError(f"folder {self.folder} must be shared by all processes, with the same checkpoints")
-        if self.processes.first:
+        if self.processes.first and not self.finished:  # the folder of a finished run may be read-only
             clear_leftovers(self.folder, self.number)
 
     def _check_settings(self, before: Mapping[str, Any]) -> None:
