@@ -64,7 +64,7 @@ def reading(source: object, error: type[SttauError], remedy: str = "") -> Iterat
         >>> with reading("weather.json", DataError, "Write it again."):
         ...     {}["rain"]
         Traceback (most recent call last):
-        sttau.errors.DataError: weather.json is not valid: KeyError: 'rain'. Write it again.
+        sttau.errors.DataError: weather.json is not valid: it lacks 'rain'. Write it again.
     """
     try:
         yield
@@ -72,4 +72,6 @@ def reading(source: object, error: type[SttauError], remedy: str = "") -> Iterat
         raise
     except Exception as problem:
         text = f"{type(problem).__name__}: {str(problem)[:500]}".rstrip(": ")
+        if isinstance(problem, KeyError):
+            text = f"it lacks {problem}"
         raise error(f"{source} is not valid: {text}. {remedy}".rstrip()) from problem
