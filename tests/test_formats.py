@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from sttau import SequenceClassifier, STTauGRU, load
-from sttau.formats import DamagedError, Format, Header, Tensors
+from sttau.errors import SttauError
+from sttau.formats import Format, Header, Tensors
 from sttau.training.checkpoints import CHECKPOINT_FORMAT
 
 
@@ -43,7 +44,7 @@ def test_a_changed_bit_is_found(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DamagedError, match="its checksum is wrong"):
+    with pytest.raises(SttauError, match="its checksum is wrong"):
         NEW.read(path)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.errors import CheckpointError
 from sttau.padding import valid_steps
 
 
@@ -131,6 +132,20 @@ def check_targets(targets: Tensor, batch: int, outputs: int) -> Tensor:
     return targets
 
 
+def check_device(device: torch.device | str) -> torch.device:
+    """Return a device after checking that this machine has it."""
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be the name of a device, such as 'cpu' or 'cuda', got {device!r}") from error
+    if chosen.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (chosen.index or 0) >= count:
+            found = f"PyTorch finds {count} GPUs" if count else "PyTorch finds no GPU"
+            raise ValueError(f"device {str(chosen)!r} is not available: {found} on this machine. Use 'cpu'.")
+    return chosen
+
+
 def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise an error that names the differences if a folder was written with other settings."""
     changes = [
@@ -139,7 +154,7 @@ def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now:
         if before.get(name) != now.get(name)
     ]
     if changes:
-        raise ValueError(
+        raise CheckpointError(
             f"folder {folder} holds a {what} with other settings: {'; '.join(changes)}. "
             "Use the same settings to resume it, or another folder to start again."
         )

@@ -20,10 +20,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor
 
+from sttau.errors import SttauError, reading
 from sttau.files import write_atomically
 
 Header = dict[str, Any]
 Tensors = dict[str, Tensor]
+
+#: Largest file that is read unless a caller names another limit, in bytes.
+MAX_BYTES = 1 << 34
 
 #: What each tag is, in words, and how such a file is read.
 KINDS = {
@@ -33,10 +37,6 @@ KINDS = {
     "sttau.dfa": "a DFA; read it with sttau.automata.from_json(text)",
     "sttau.pa": "a PA; read it with sttau.automata.PA.load(path)",
 }
-
-
-class DamagedError(ValueError):
-    """A file whose content is not what was written."""
 
 
 class Tagged(NamedTuple):
@@ -58,7 +58,9 @@ class Format:
         tag: Name of the format, written into every file.
         version: Version that is written.
         migrations: Migration from each older version to the next one.
-        checksum: Whether a file without a checksum is taken for damaged.
+        checksum_since: First version whose files must have a checksum; None where they need none.
+        error: Class of the errors of reading.
+        damaged: Class of the error where the content is not what was written; ``error`` by default.
 
     Example:
         >>> import tempfile
@@ -72,7 +74,9 @@ class Format:
     tag: str
     version: int = 1
     migrations: Mapping[int, Migration] = field(default_factory=dict)
-    checksum: bool = False
+    checksum_since: int | None = None
+    error: type[SttauError] = SttauError
+    damaged: type[SttauError] | None = None
 
     def write(self, path: str | os.PathLike[str], header: Header, tensors: Tensors) -> Path:
         """Write a safetensors file atomically, with a checksum of header and tensors.
@@ -87,13 +91,44 @@ class Format:
         text = _as_text(stamped | {"sha256": _checksum(_as_text(stamped), tensors)})
         return write_atomically(path, serialize(tensors, {"sttau": text}))  # one key: their order is not deterministic
 
-    def read(self, path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Tagged:
-        """Read a file that :meth:`write` wrote, in this or an older version of the format."""
-        header, tensors, is_verified = read_safetensors(path, device)
-        tag = header.get("format") if isinstance(header, dict) else None
-        if self.checksum and not is_verified and (tag == self.tag or tag not in KINDS):
-            raise DamagedError(f"{path} is damaged: it has no checksum")
-        return self.migrate(header, tensors, str(path))
+    def read(self, path: str | os.PathLike[str], max_bytes: int | None = MAX_BYTES) -> Tagged:
+        """Read a file that :meth:`write` wrote, in this or an older version of the format, to the CPU.
+
+        The tag is checked before any tensor is read, and the checksum before anything is made of the content.
+
+        Args:
+            path: Path of the file.
+            max_bytes: Largest file to read; None for no limit.
+        """
+        path = Path(path)
+        _check_file(path, max_bytes, self.error)
+        with reading(path, self.error):
+            try:
+                with safe_open(path, framework="pt") as opened:
+                    metadata = opened.metadata() or {}
+                    text = metadata.get("sttau", "null")
+                    header = json.loads(text)
+                    self._check_tag(header, str(path))
+                    tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
+            except (SafetensorError, json.JSONDecodeError) as error:
+                raise self._damaged(f"{path} is damaged or not a safetensors file: {error}") from error
+            self._verify(path, header, text, metadata.get("sha256"), tensors)
+            return self.migrate(header, tensors, str(path))
+
+    def _verify(self, path: Path, header: Header, text: str, checksum: str | None, tensors: Tensors) -> None:
+        """Compare the content with its checksum, which the first version of checkpoints had outside the header."""
+        if checksum is None and "sha256" in header:
+            checksum = header.pop("sha256")
+            text = _as_text(header)
+        version, since = header.get("version"), self.checksum_since
+        if checksum is None and since is not None and not (isinstance(version, int) and version < since):
+            raise self._damaged(f"{path} is damaged: it has no checksum")
+        if checksum is not None and checksum != _checksum(text, tensors):
+            raise self._damaged(f"{path} is damaged: its checksum is wrong")
+
+    @property
+    def _damaged(self) -> type[SttauError]:
+        return self.damaged or self.error
 
     def to_json(self, header: Header) -> str:
         """Return a header without tensors as JSON text, with tag and version."""
@@ -101,7 +136,8 @@ class Format:
 
     def from_json(self, text: str, source: str = "the JSON text") -> Header:
         """Read text that :meth:`to_json` wrote, in this or an older version of the format."""
-        return self.migrate(parse_json(text, source), {}, source).header
+        with reading(source, self.error):
+            return self.migrate(parse_json(text, source, self.error), {}, source).header
 
     def stamp(self, header: Header) -> Header:
         """Return the header with tag and version."""
@@ -115,56 +151,56 @@ class Format:
             tensors: Tensors as they were read.
             source: Name of the file for error messages.
         """
-        tag = header.get("format") if isinstance(header, dict) else None
-        if tag != self.tag:
-            wanted = KINDS.get(self.tag, self.tag).split(";")[0]
-            found = f"it is {KINDS[tag]}" if tag in KINDS else "it was not written by sttau"
-            raise ValueError(f"{source} is not {wanted}: {found}")
+        self._check_tag(header, source)
         version = header.get("version")
-        if not isinstance(version, int) or not 1 <= version <= self.version:
-            raise ValueError(
+        if type(version) is not int or not 1 <= version <= self.version:
+            raise self.error(
                 f"{source} has format version {version}; this sttau reads versions up to {self.version}. Update sttau."
             )
         for number in range(version, self.version):
             header, tensors = self.migrations[number](dict(header), dict(tensors))
         return Tagged(header | {"version": self.version}, tensors)
 
+    def _check_tag(self, header: Any, source: str) -> None:
+        """Raise an error where a header has another tag."""
+        tag = header.get("format") if isinstance(header, dict) else None
+        if tag != self.tag:
+            wanted = KINDS.get(self.tag, self.tag).split(";")[0]
+            if isinstance(tag, str) and tag in KINDS:
+                raise self.error(f"{source} is not {wanted}: it is {KINDS[tag]}")
+            raise self._damaged(f"{source} is not {wanted}: it was not written by sttau")
 
-def read_safetensors(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tuple[Any, Tensors, bool]:
-    """Return header and tensors of a safetensors file, and whether it has a checksum; a wrong one is an error."""
-    path = Path(path)
+
+def _check_file(path: Path, max_bytes: int | None, error: type[SttauError]) -> None:
+    """Raise an error where there is no file that can be opened, or where it is too large or a pickle."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"there is no file {path}" + (": it is a folder" if path.is_dir() else ""))
     with path.open("rb") as file:
         start = file.read(9)
+        size = file.seek(0, os.SEEK_END)
     if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):  # safetensors: 8 bytes of size, then JSON
-        raise ValueError(
+        raise error(
             f"{path} is a pickle (torch.save), which can run any code when it is loaded. "
             "sttau reads only files that it wrote, such as those of model.save(path)."
         )
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as opened:
-            metadata = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
-        text = metadata.get("sttau", "null")
-        header = json.loads(text)
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise DamagedError(f"{path} is damaged or not a safetensors file: {error}") from error
-    checksum = metadata.get("sha256")  # where the first version of checkpoints had it
-    if checksum is None and isinstance(header, dict) and "sha256" in header:
-        checksum = header.pop("sha256")
-        text = _as_text(header)
-    if checksum is not None and checksum != _checksum(text, tensors):
-        raise DamagedError(f"{path} is damaged: its checksum is wrong")
-    return header, tensors, checksum is not None
+    if max_bytes is not None and size > max_bytes:
+        raise error(f"{path} has {size} bytes, more than the limit max_bytes={max_bytes}; pass a larger one to read it")
 
 
-def parse_json(text: str, source: str = "the JSON text") -> Any:
+def read_text(path: str | os.PathLike[str], error: type[SttauError], max_bytes: int | None = MAX_BYTES) -> str:
+    """Return the text of a file; an error that names it if it is not text or too large."""
+    path = Path(path)
+    _check_file(path, max_bytes, error)
+    with reading(path, error):
+        return path.read_text("utf-8")
+
+
+def parse_json(text: str, source: str = "the JSON text", error: type[SttauError] = SttauError) -> Any:
     """Parse JSON text; an error that names its source if it is not JSON."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{source} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{source} is not JSON: {problem}") from problem
 
 
 def _as_text(header: Header) -> str:

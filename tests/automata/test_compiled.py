@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM, predict
 from sttau.automata import CompiledModel, compile
 from sttau.automata import compiled as compiled_module
+from sttau.automata.compiled import COMPILED_FORMAT
 from sttau.data import load
+from sttau.errors import ModelFileError
 
 VOCABULARY = ("^", "0", "1")
 
@@ -122,6 +124,28 @@ def test_other_files_are_rejected(tmp_path: Path) -> None:
         CompiledModel.load(tmp_path / "noise")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         CompiledModel.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("header", "tensors", "message"),
+    [
+        ({"vocabulary": ["^", "0"]}, {}, r"first must be finite floats \(float64\) of shape \(2, 6\)"),
+        ({"start": "?"}, {}, "start '\\?' is not in the vocabulary"),
+        ({"class_names": ["only"]}, {}, "1 class_names for 2 classes"),
+        ({"vocabulary": [0, 1, 2]}, {}, "must be strings"),
+        ({"vocabulary": 3}, {}, "TypeError"),
+        ({}, {"outcome": torch.zeros(6)}, "ValueError"),
+        ({}, {"outcome": torch.full((6, 2), torch.nan).double()}, "outcome must be finite"),
+        ({}, {"extra": torch.zeros(6)}, "extra"),
+    ],
+)
+def test_tables_that_do_not_fit_each_other_are_rejected(
+    tmp_path: Path, header: dict[str, Any], tensors: dict[str, Any], message: str
+) -> None:
+    saved = COMPILED_FORMAT.read(compile(_model(), VOCABULARY).save(tmp_path / "model"))
+    path = COMPILED_FORMAT.write(tmp_path / "changed", saved.header | header, saved.tensors | tensors)
+    with pytest.raises(ModelFileError, match=f"changed is not valid: .*{message}"):
+        CompiledModel.load(path)
 
 
 def test_models_without_exact_inference_are_rejected_with_the_reason() -> None:

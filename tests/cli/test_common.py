@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ import typer
 from rich.progress import MofNCompleteColumn
 
 from sttau.cli.common import (
+    App,
     ProgressBars,
     check_folder,
     choose_device,
@@ -17,6 +22,7 @@ from sttau.cli.common import (
     print_table,
     usage_error,
 )
+from tests.cli.invocation import invoke
 
 
 @pytest.mark.parametrize(
@@ -106,3 +112,55 @@ def test_progress_outside_a_terminal_is_a_line_per_task(capsys: pytest.CaptureFi
             for done in range(3):
                 bars.update(title, done, 10)
     assert capsys.readouterr().out == "training: a\ntraining: b\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_every_encoding_of_the_output_shows_the_same_meaning(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
+    app = App()
+
+    @app.command()
+    def show() -> None:
+        print_table(["method", "p"], [["ST-τ", "▲ ≤ 0.05"]])
+        print_line("50 µs … 字")
+        usage_error("τ must be ≥ 0")
+
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    with pytest.raises(SystemExit) as exit:
+        app([])
+    monkeypatch.undo()
+    assert exit.value.code == 2
+    shown, wrong = (stream.buffer.getvalue().decode(encoding) for stream in (out, err))
+    if encoding == "utf-8":
+        assert "ST-τ" in shown
+        assert wrong == "τ must be ≥ 0\n"
+    else:
+        assert "ST-tau" in shown
+        assert "^ <= 0.05" in shown
+        assert wrong == "tau must be >= 0\n"
+        assert "?" in shown
+
+
+def test_the_help_is_shown_in_ascii() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "sttau", "bench", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+    assert "Time ST-tau compared with nn.LSTM" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--threads", "-1"), "'--threads'"),
+        (("--threads", "9" * 20), "'--threads'"),
+        (("--seconds", "-1"), "'--seconds'"),
+        (("--seconds", "nan"), "'--seconds'"),
+        (("--seconds", "inf"), "'--seconds'"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_usage_errors(options: tuple[str, str], message: str, tmp_path: Path) -> None:
+    shown = invoke("bench", "--out", tmp_path / "bench", *options)
+    assert shown.exit_code == 2
+    assert f"Invalid value for {message}" in shown.output
+    assert not (tmp_path / "bench").exists()

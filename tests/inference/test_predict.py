@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -843,6 +845,36 @@ def test_dropout_is_off_while_predicting() -> None:
     model = bold(SequenceClassifier(STTauGRU(2, 4, 3, num_layers=2, dropout=0.9), 3))
     x = batch_of(3, 5, 2)
     assert torch.equal(predict(model.train(), x).mean, predict(model.eval(), x).mean)
+
+
+def test_predictions_in_several_threads_leave_a_model_in_training_mode_and_are_those_of_one_thread() -> None:
+    model = bold(SequenceClassifier(STTauLSTM(2, 4, 3, num_layers=2, dropout=0.9), 3)).train()
+    x, flags = batch_of(3, 5, 2), []
+    expected = predict(model, x).mean
+    meeting = threading.Barrier(4, timeout=60)
+
+    def meet(module: nn.Module, arguments: object) -> None:  # so that all are at work at once, and end one by one
+        meeting.wait()
+        flags.append((module.training, model.training, model.layer.training))
+
+    model.register_forward_pre_hook(meet)
+    with ThreadPoolExecutor(4) as pool:
+        means = list(pool.map(lambda _: predict(model, x).mean, range(4)))
+    assert all(torch.equal(mean, expected) for mean in means)
+    assert flags == [(False, True, True)] * 4
+    assert all(module.training for module in model.modules())
+
+
+def test_a_model_that_keeps_a_method_or_is_compiled_predicts_in_eval_mode() -> None:
+    model = bold(SequenceClassifier(nn.LSTM(2, 4, num_layers=2, dropout=0.9), 3))
+    x = batch_of(3, 5, 2)
+    expected = predict(model.eval(), x).mean
+    model.embed = model.embed  # type: ignore[method-assign]
+    model.train()
+    assert torch.equal(predict(model, x).mean, expected)
+    model.compile(backend="eager")
+    assert torch.equal(predict(model, x).mean, expected)
+    assert torch.equal(predict(torch.compile(model, backend="eager"), x).mean, expected)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("mode", ["soft", "hard", "exact", "deterministic"])

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from sttau.jobs import Result, read_results, write_results
+from sttau.errors import ResultsError
+from sttau.jobs import Result, earlier_results, read_results, write_results
 
 
 def _result(seed: int) -> Result:
@@ -43,3 +45,51 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         write_results([_result(1), broken], path)
     assert path.read_text("utf-8") == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_repeated_line_is_no_additional_seed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_results([_result(0), _result(1)], tmp_path / "results.jsonl")
+    path.write_bytes(path.read_bytes() * 2 + b"\n  \n")
+    assert read_results(path) == [_result(0), _result(1)]
+    assert "results.jsonl: line 3 repeats line 1 and is left out" in caplog.text
+
+
+def test_two_different_results_of_one_cell_are_refused(tmp_path: Path) -> None:
+    path = write_results([_result(0), replace(_result(0), metrics={"pe": 2.0})], tmp_path / "results.jsonl")
+    with pytest.raises(ResultsError, match=r"results.jsonl: lines 1 and 2 are different results of the same cell"):
+        read_results(path)
+
+
+WRONG = {
+    "truncated": (b'{"experiment": "quick', "JSONDecodeError"),
+    "not text": (b"\xff\xfe\x00", "UnicodeDecodeError"),
+    "unrelated": (b'{"loss": 0.5, "number": 3}', "experiment is None"),
+    "a list": (b"[1, 2]", "a result is a JSON object, not list"),
+    "a word as metric": (json.dumps(asdict(_result(2)) | {"metrics": {"pe": "low"}}).encode(), "metric pe is 'low'"),
+    "a word as seed": (json.dumps(asdict(_result(2)) | {"seed": "2"}).encode(), "seed is '2'"),
+    "deep": (b"[" * 100_000, "RecursionError"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_line_that_is_no_result_is_named(tmp_path: Path, kind: str) -> None:
+    line, message = WRONG[kind]
+    path = write_results([_result(0)], tmp_path / "results.jsonl")
+    path.write_bytes(path.read_bytes() + b"\n" + line)
+    with pytest.raises(ResultsError, match=rf"results.jsonl, line 3 is not valid: .*{message}.*Remove the line"):
+        read_results(path)
+
+
+def test_whole_lines_of_a_damaged_file_are_kept_and_the_file_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "results.jsonl"
+    assert earlier_results(path) == []
+    write_results([_result(0), _result(1)], path)
+    assert earlier_results(path) == [_result(0), _result(1)]
+    damaged = path.read_bytes()[:-20]
+    path.write_bytes(damaged)
+    assert earlier_results(path) == [_result(0)]
+    assert (tmp_path / "results.jsonl.damaged").read_bytes() == damaged
+    assert not path.exists()
+    assert "line 2 is not valid" in caplog.text

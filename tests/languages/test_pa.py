@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from itertools import product
 from pathlib import Path
@@ -11,6 +12,7 @@ from automata.fa.dfa import DFA
 from torch import Tensor
 
 from sttau.automata import compare
+from sttau.errors import AutomatonError
 from sttau.languages import PA, random_pa, stochastic, tomita
 
 EYE = torch.eye(2, dtype=torch.float64)
@@ -111,6 +113,11 @@ def test_a_saved_pa_is_read_bit_for_bit(tmp_path: Path) -> None:
     assert pa != stochastic(1)
 
 
+def _changed(**changes: Any) -> str:
+    """Text of a PA with some fields changed."""
+    return json.dumps(json.loads(stochastic(1).to_json()) | changes)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -118,11 +125,27 @@ def test_a_saved_pa_is_read_bit_for_bit(tmp_path: Path) -> None:
         ("[]", "not a PA"),
         ('{"format": "sttau.pa", "version": 9}', "format version 9"),
         ('{"format": "sttau.pa", "version": 1}', "lacks 'initial'"),
+        (_changed(initial=["a"]), "the PA in .*initial"),
+        (_changed(initial=[1e400, 0]), "the PA in .*NaN or infinity"),
+        (_changed(matrices=[[[0.5, 0.5]]]), "the PA in"),
+        (_changed(matrices={"a": 1}), "the PA in"),
+        (_changed(output=10**400), "the PA in"),
+        (_changed(alphabet=3), "the PA in"),
+        (_changed(alphabet=[["a"]]), "the PA in"),
     ],
 )
-def test_other_json_is_rejected(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_other_json_is_rejected(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(AutomatonError, match=message):
         PA.from_json(text)
+    (tmp_path / "mine.json").write_text(text)
+    with pytest.raises(AutomatonError, match=r"mine\.json"):
+        PA.load(tmp_path / "mine.json")
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_bytes(b"{\xff\xfe}")
+    with pytest.raises(AutomatonError, match=r"mine\.json is not valid: UnicodeDecodeError"):
+        PA.load(tmp_path / "mine.json")
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,10 @@ from sttau import (
     predict,
 )
 from sttau.engine import Noise
+from sttau.errors import ModelFileError
+from sttau.formats import _as_text, _checksum
 from sttau.layers import LAYERS, FiniteStateRNN, RecurrentLayer
-from sttau.models import SequenceModel
+from sttau.models import SequenceModel, saved
 from sttau.training import fit
 
 DOUBLE = torch.float64
@@ -390,6 +392,13 @@ def saved_tensors(path: Path) -> dict[str, Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
 
 
+def rewrite(path: Path, config: dict[str, Any], tensors: dict[str, Tensor], spaces: int = 0) -> Path:
+    """Write a file with a right checksum, whatever is in it."""
+    text = json.dumps(config | {"sha256": _checksum(_as_text(config), tensors)})
+    save_file(tensors, path, metadata={"sttau": text + " " * spaces})
+    return path
+
+
 def assert_same_model(again: SequenceModel, model: SequenceModel) -> None:
     """Same kind, same configuration, the same bits in every tensor, eval mode."""
     assert type(again) is type(model)
@@ -579,7 +588,7 @@ def test_a_safetensors_file_of_another_program_is_refused(file: Path, metadata: 
 @pytest.mark.parametrize("version", [0, 4, "1", None])
 def test_another_format_version_is_refused(file: Path, version: Any) -> None:
     config = saved_config(file) | {"version": version}
-    save_file(saved_tensors(file), file, metadata={"sttau": json.dumps(config)})
+    rewrite(file, config, saved_tensors(file))
     with pytest.raises(ValueError, match=f"has format version {version}; this sttau reads versions up to 3"):
         load(file)
 
@@ -610,7 +619,7 @@ def without(config: dict[str, Any], key: str) -> dict[str, Any]:
 def test_a_configuration_that_cannot_be_is_refused(
     file: Path, edit: Callable[[dict[str, Any]], dict[str, Any]], message: str
 ) -> None:
-    save_file(saved_tensors(file), file, metadata={"sttau": json.dumps(edit(saved_config(file)))})
+    rewrite(file, edit(saved_config(file)), saved_tensors(file))
     with pytest.raises(ValueError, match=message):
         load(file)
 
@@ -621,23 +630,109 @@ def test_a_configuration_that_cannot_be_is_refused(
         (lambda t: without(t, "head.bias"), r"head.bias: expected \(3,\), found nothing"),
         (lambda t: t | {"extra": torch.zeros(2)}, r"extra: expected nothing, found \(2,\)"),
         (lambda t: t | {"head.weight": torch.zeros(4, 3)}, r"head.weight: expected \(3, 4\), found \(4, 3\)"),
+        (lambda t: t | {"head.bias": torch.zeros(3).int()}, r"head.bias: expected torch.float32, found torch.int32"),
+        (lambda t: t | {"head.bias": torch.zeros(3) * 1j}, r"head.bias: expected torch.float32, found .*complex64"),
+        (lambda t: t | {"head.bias": torch.zeros(3).double()}, r"head.bias: expected torch.float32, found .*float64"),
     ],
-    ids=["missing", "extra", "shape"],
+    ids=["missing", "extra", "shape", "integer", "complex", "double"],
 )
 def test_weights_that_do_not_fit_are_refused(
     file: Path, edit: Callable[[dict[str, Tensor]], dict[str, Tensor]], message: str
 ) -> None:
-    save_file(edit(saved_tensors(file)), file, metadata={"sttau": json.dumps(saved_config(file))})
+    rewrite(file, saved_config(file), edit(saved_tensors(file)))
     with pytest.raises(ValueError, match=f"weights in .* do not fit its configuration; {message}$"):
         load(file)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(file: Path, value: float, tmp_path: Path) -> None:
+    rewrite(file, saved_config(file), saved_tensors(file) | {"head.bias": torch.tensor([0, 0, value])})
+    with pytest.raises(ModelFileError, match=r"the weights in .*model.safetensors are not finite: head.bias"):
+        load(file)
+    model = SequenceClassifier(STTauGRU(2, 4, 3), 3)
+    nn.init.constant_(model.get_parameter("layer.weight_hh_l0"), value)
+    with pytest.raises(ValueError, match=r"cannot be saved: it has weights that are not finite, layer.weight_hh_l0"):
+        model.save(tmp_path / "diverged.safetensors")
+    assert not (tmp_path / "diverged.safetensors").exists()
+
+
+def test_a_changed_bit_in_a_model_is_found(file: Path) -> None:
+    content = file.read_bytes()
+    for place in (*range(8, 1400, 7), *range(1400, len(content), 41)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        with pytest.raises(ModelFileError):
+            load(file)
+
+
+def test_a_model_without_its_checksum_is_refused(file: Path) -> None:
+    save_file(saved_tensors(file), file, metadata={"sttau": json.dumps(saved_config(file))})
+    with pytest.raises(ModelFileError, match=r"model.safetensors is damaged: it has no checksum"):
+        load(file)
+
+
+HUGE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "layers": lambda c: c["layer"]["arguments"].update(num_layers=10**6),
+    "hidden size": lambda c: c["layer"]["arguments"].update(hidden_size=10**6),
+    "states": lambda c: c["layer"]["arguments"].update(num_states=10**12),
+    "input size": lambda c: c["layer"]["arguments"].update(input_size=10**12),
+    "overflow": lambda c: c["layer"]["arguments"].update(hidden_size=10**30),
+    "classes": lambda c: c["arguments"].update(num_classes=10**12),
+    "labels": lambda c: (
+        c["layer"]["arguments"].update(num_states=10**9),
+        c["arguments"].update(num_classes=10**9, head="halves"),
+    ),
+    "tokens": lambda c: c["embedding"].update(num_embeddings=10**12),
+    "members": lambda c: c.update(model="DeepEnsemble", members=[dict(c)] * 10**4),
+    "device": lambda c: c["layer"]["arguments"].update(device="meta"),
+    "a word for a size": lambda c: c["layer"]["arguments"].update(hidden_size="8"),
+    "a list for a layer": lambda c: c.update(layer=["STTauGRU"]),
+    "a word for members": lambda c: c.update(model="DeepEnsemble", members="two"),
+    "deep": lambda c: c.update(data=json.loads("[" * 900 + "]" * 900)),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_small_file_that_claims_a_large_model_or_none_is_refused_before_memory_is_taken(
+    file: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = saved_config(file)
+    HUGE[kind](config)
+    rewrite(file, config, saved_tensors(file))
+    built: list[torch.device] = []
+    usual = saved.build
+
+    def note(header: Any) -> Any:
+        built.append(torch.empty(0).device)
+        return usual(header)
+
+    monkeypatch.setattr(saved, "build", note)
+    with pytest.raises(ModelFileError, match=r"model.safetensors"):
+        load(file)
+    assert built in ([], [torch.device("meta")])
+
+
+def test_a_file_larger_than_the_limit_is_refused(file: Path) -> None:
+    size = file.stat().st_size
+    with pytest.raises(ModelFileError, match=rf"has {size} bytes, more than the limit max_bytes={size - 1}"):
+        load(file, max_bytes=size - 1)
+    load(file, max_bytes=size)
+    load(file, max_bytes=None)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_named(file: Path) -> None:
+    with pytest.raises(ValueError, match="device 'cuda' is not available: PyTorch finds no GPU on this machine"):
+        load(file, "cuda")
+    with pytest.raises(ValueError, match="device must be the name of a device, such as 'cpu' or 'cuda', got 'gpu'"):
+        load(file, "gpu")
+
+
 def test_a_file_is_read_whatever_the_size_of_its_header(file: Path) -> None:
     """The first bytes of a safetensors file are its header's size, and may look like those of a pickle."""
-    tensors, config = saved_tensors(file), json.dumps(saved_config(file))
+    tensors, config = saved_tensors(file), saved_config(file)
     seen = set()
     for spaces in range(0, 256, 8):  # a header is padded to a multiple of 8
-        save_file(tensors, file, metadata={"sttau": config + " " * spaces})
+        rewrite(file, config, tensors, spaces)
         seen.add(file.read_bytes()[0])
         assert torch.equal(load(file).head.weight, tensors["head.weight"])
     assert 0x80 in seen

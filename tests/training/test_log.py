@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,27 @@ def test_a_log_is_cut_at_the_checkpoint_and_what_was_never_finished_is_dropped(t
         assert log.updates == [FIRST]
         log(SECOND)
     assert read_log(path) == [FIRST, SECOND]
+
+
+DAMAGED = (b"", b"\x00\xff", b'{"number": 2, "of": 9, "loss": "low", "temperature": []}', b"[" * 99999)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_log_is_read_and_says_that_it_has_holes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
+) -> None:
+    path, third = tmp_path / "log.jsonl", replace(FIRST, number=3)
+    with JsonLines(path) as log:
+        log(FIRST)
+    path.write_bytes(path.read_bytes() + damage + b"\n")
+    with JsonLines(tmp_path / "other.jsonl") as log:
+        log(third)
+    path.write_bytes(path.read_bytes() + (tmp_path / "other.jsonl").read_bytes())
+    assert read_log(path) == [FIRST, third]
+    assert f"the log {path} has holes: 1 of 3 updates are missing, first 2" in caplog.text
+    assert read_log(path, last=1) == [FIRST]
+    read_log(path, last=9)
+    assert "has holes: 7 of 9 updates are missing, first 2" in caplog.text
 
 
 def test_tensorboard_gets_loss_validation_and_temperature_and_a_resumed_run_hides_what_it_makes_again(

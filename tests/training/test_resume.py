@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from sttau import SequenceClassifier, STTauLSTM
-from sttau.formats import DamagedError
+from sttau.errors import CheckpointError, DamagedCheckpointError
 from sttau.training import Interrupted, Update, fit, read_log
 from sttau.training.checkpoints import checkpoint_path, read_checkpoint, write_checkpoint
 from tests.training.tasks import make_data, make_model, train, weights
@@ -135,7 +136,62 @@ def test_with_no_checkpoint_whole_training_starts_anew(left: Path, caplog: pytes
     assert [update.number for update in seen] == [1, 2]
     assert caplog.text.count("is damaged") == 2
     assert len(read_log(left / "log.jsonl")) == 2
-    assert sorted(path.name for path in left.glob("checkpoint*")) == ["checkpoint-00000002.safetensors"]
+    assert sorted(path.name for path in left.glob("checkpoint*")) == [
+        "checkpoint-00000002.safetensors",
+        "checkpoint-00000010.safetensors.damaged",
+        "checkpoint-00000011.safetensors.damaged",
+    ]
+
+
+@pytest.mark.parametrize("fault", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")])
+def test_a_checkpoint_that_cannot_be_read_stops_the_run_and_stays(
+    left: Path, monkeypatch: pytest.MonkeyPatch, fault: OSError
+) -> None:
+    before, usual = _contents(left), Path.open
+
+    def fail(path: Path, *arguments: Any) -> Any:
+        if path.name.startswith("checkpoint"):
+            raise fault
+        return usual(path, *arguments)
+
+    monkeypatch.setattr(Path, "open", fail)
+    message = f"checkpoint-00000011.safetensors cannot be read: {fault.strerror}. Make it readable"
+    with pytest.raises(CheckpointError, match=message):
+        _finish(left)
+    monkeypatch.undo()
+    assert _contents(left) == before
+
+
+def test_files_of_others_with_a_checkpoints_name_are_ignored_and_kept(
+    left: Path, whole: Whole, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = {"checkpoint-best.safetensors", "checkpoint-00000012.safetensors", "checkpoint-00000500.safetensors"}
+    for name in others:
+        save_file({"weight": torch.ones(2)}, left / name)
+    (left / "checkpoint-00000400.safetensors").mkdir()
+    foreign = (left / "checkpoint-best.safetensors").read_bytes()
+    ended, log = _finish(left)
+    assert torch.equal(ended, whole[0])
+    assert log == whole[1]
+    assert "checkpoint-00000400.safetensors is a folder" in caplog.text
+    assert "checkpoint-00000500.safetensors is not a checkpoint: it was not written by sttau" in caplog.text
+    kept = {"checkpoint-best.safetensors", "checkpoint-00000500.safetensors", "checkpoint-00000012.safetensors.damaged"}
+    assert {path.name for path in left.iterdir() if path.is_file() and path.read_bytes() == foreign} == kept
+    assert (left / "checkpoint-00000400.safetensors").is_dir()
+    assert read_checkpoint(checkpoint_path(left, 38))["number"] == 38  # the two newest of the run's own are kept
+    assert read_checkpoint(checkpoint_path(left, 40))["number"] == 40
+
+
+def test_a_damaged_checkpoint_is_renamed_and_its_content_kept(left: Path) -> None:
+    path = checkpoint_path(left, 11)
+    damaged = path.read_bytes()[:-100]
+    path.write_bytes(damaged)
+    _finish(left)
+    assert (left / "checkpoint-00000011.safetensors.damaged").read_bytes() == damaged
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_no_wrong_bit_in_a_checkpoint_goes_unseen(tmp_path: Path) -> None:
@@ -149,7 +205,7 @@ def test_no_wrong_bit_in_a_checkpoint_goes_unseen(tmp_path: Path) -> None:
     for place in range(0, len(content), 3):
         for changed in (content[:place], content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]):
             path.write_bytes(changed)
-            with pytest.raises(DamagedError):
+            with pytest.raises(DamagedCheckpointError):
                 read_checkpoint(path)
 
 
@@ -184,6 +240,35 @@ def test_a_run_that_is_over_is_not_made_again_but_gives_its_best_weights(tmp_pat
     assert train(second, tmp_path, callbacks=seen.append, **options) == log
     assert not seen
     assert torch.equal(weights(first), weights(second))
+
+
+def test_a_run_that_is_over_is_loaded_from_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make_model("plain"), make_model("plain")
+    log = train(first, tmp_path, updates=4)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    usual = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", *rest: (refuse if mode != "rb" else usual)(path, mode, *rest)
+    )
+    for name in ("write_bytes", "unlink", "mkdir"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setattr(os, "replace", refuse)
+    assert train(second, tmp_path, updates=4) == log
+    monkeypatch.undo()
+    assert torch.equal(weights(first), weights(second))
+
+
+def test_a_resumed_run_says_that_its_log_has_holes(left: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = (left / "log.jsonl").read_bytes().splitlines(keepends=True)
+    (left / "log.jsonl").write_bytes(b"".join([*lines[:4], b"torn\n", *lines[5:9]]))
+    _, log = _finish(left)
+    assert f"the log {left / 'log.jsonl'} has holes: 3 of 11 updates are missing, first 5" in caplog.text
+    assert [update.number for update in log] == [1, 2, 3, 4, *range(6, 10), *range(12, 41)]
 
 
 def test_diverging_names_update_and_culprits_and_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sttau.checks import check_lengths
+from sttau.errors import ModelFileError, reading
 from sttau.formats import Format
 from sttau.inference import Prediction, entropy
 from sttau.languages import PA, Strings, encode_strings
 from sttau.models import SequenceClassifier
 
-COMPILED_FORMAT = Format("sttau.compiled")
+COMPILED_FORMAT = Format("sttau.compiled", error=ModelFileError)
 _TABLE_BYTES = 1 << 20  # size of the matrices of words: about a second-level cache
 _SMALL = 1 << 15  # number of tokens below which one thread is faster than several
 
@@ -170,12 +171,29 @@ class CompiledModel:
     def load(path: str | os.PathLike[str]) -> CompiledModel:
         """Read a file that :meth:`save` wrote, in this or an older version of the format; nothing in it is executed."""
         header, tensors = COMPILED_FORMAT.read(path)
-        return CompiledModel(
-            **tensors,
-            vocabulary=tuple(header["vocabulary"]),
-            start=header["start"],
-            class_names=tuple(header["class_names"]),
-        )
+        with reading(path, ModelFileError):
+            made = CompiledModel(
+                **tensors,
+                vocabulary=tuple(header["vocabulary"]),
+                start=header["start"],
+                class_names=tuple(header["class_names"]),
+            )
+            made._check()
+        return made
+
+    def _check(self) -> None:
+        """Raise where the tables do not fit each other."""
+        tokens, (k, classes) = len(self.vocabulary), self.outcome.shape
+        for name, shape in (("first", (tokens, k)), ("matrices", (tokens, k, k)), ("outcome", (k, classes))):
+            table = getattr(self, name)
+            if tuple(table.shape) != shape or table.dtype != torch.float64 or not bool(table.isfinite().all()):
+                raise ValueError(f"{name} must be finite floats (float64) of shape {shape}")
+        if not all(isinstance(symbol, str) for symbol in (*self.vocabulary, *self.class_names)):
+            raise ValueError("vocabulary and class_names must be strings")
+        if self.start is not None and self.start not in self.vocabulary:
+            raise ValueError(f"start {self.start!r} is not in the vocabulary")
+        if self.class_names and len(self.class_names) != classes:
+            raise ValueError(f"there are {len(self.class_names)} class_names for {classes} classes")
 
     @cached_property
     def _tables(self) -> tuple[NDArray[Any], ...]:

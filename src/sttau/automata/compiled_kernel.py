@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from sttau.engine.simd import fma, get, lanes_of, load, pointer, put, spread_at, store, zeros
+from sttau.engine.simd import fma, get, kernel, lanes_of, load, pointer, put, spread_at, store, zeros
 
 LANES = lanes_of(8)  # values per register; rows of the tables are a whole number of registers
 
@@ -33,7 +33,7 @@ def _multiply(state: Any, table: Any, at: int, k: int, wide: int, new: Any) -> N
         store(new, j, a)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", _nrt=False)
+@kernel
 def read_sequences(
     ids: NDArray[np.int64],
     lengths: NDArray[np.int64],

@@ -5,12 +5,15 @@ Exit codes: 0 success, 1 failure, 2 wrong option, 130 interrupted. Errors are on
 
 from __future__ import annotations
 
+import codecs
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console, RenderableType
@@ -19,12 +22,40 @@ from rich.table import Table
 
 SeedOption = Annotated[int, typer.Option(help="Seed of all randomness.")]
 DeviceOption = Annotated[str, typer.Option(help="Device: cuda, cpu, or auto for the GPU where there is one.")]
-ThreadsOption = Annotated[int, typer.Option(min=0, help="Number of CPU threads; 0 for PyTorch's default.")]
+ThreadsOption = Annotated[int, typer.Option(min=0, max=1024, help="Number of CPU threads; 0 for PyTorch's default.")]
 
-SecondsOption = Annotated[float, typer.Option(min=0, help="Duration of each method in each of the seven rounds.")]
+SecondsOption = Annotated[
+    float, typer.Option(min=0, max=3600, help="Duration of each method in each of the seven rounds.")
+]
 
 
-def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> typer.Typer:
+#: What is written for a character that the encoding of the output lacks; a ``?`` for all others.
+PLAIN = {
+    "τ": "tau", "α": "alpha", "µ": "u", "μ": "u", "▲": "^", "▼": "v", "≤": "<=", "≥": ">=", "±": "+/-", "×": "x",
+    "·": "*", "…": "...", "–": "-", "—": "-", "−": "-", "→": "->", "“": '"', "”": '"', "’": "'", "•": "*",
+}  # fmt: skip
+
+
+def _replace_characters(error: UnicodeError) -> tuple[str, int]:
+    """Error handler of an encoding: return plain characters."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+class App(typer.Typer):
+    """A command line that writes to every terminal, whatever characters the terminal's encoding lacks."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command."""
+        codecs.register_error("sttau.plain", _replace_characters)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="sttau.plain")
+        return super().__call__(*arguments, **options)
+
+
+def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> App:
     """Assemble a command line from the modules of a package.
 
     Args:
@@ -34,9 +65,7 @@ def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> ty
         commands: Names of the modules. A module with an ``app`` is a group of commands; any other has a function of its
             own name, which is the command.
     """
-    app = typer.Typer(
-        name=name, help=about, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False
-    )
+    app = App(name=name, help=about, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
     app.callback()(lambda: None)  # with a single command, too, its name is part of the command line
     for command in commands:
         module = import_module(f"{package}.{command}")

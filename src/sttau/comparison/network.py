@@ -17,6 +17,7 @@ from torch import Tensor
 from sttau.calibration import TemperatureScaling, to_logits
 from sttau.checks import check_same_settings
 from sttau.data import SequenceDataset
+from sttau.errors import ResultsError, reading
 from sttau.files import write_atomically
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.metrics import gaussian_nll
@@ -91,9 +92,14 @@ def check_folder(folder: Path, settings: dict[str, Any]) -> None:
     """Write the settings that all networks depend on; raise an error if the folder was started with others."""
     path = folder / "settings.json"
     if path.exists():
-        check_same_settings(folder, "comparison", json.loads(path.read_text("utf-8")), settings)
+        check_same_settings(folder, "comparison", _read_json(path), settings)
     else:
         write_atomically(path, json.dumps(settings, indent=1).encode())
+
+
+def _read_json(path: Path) -> Any:
+    with reading(path, ResultsError, "Remove it, or use another folder."):
+        return json.loads(path.read_bytes())
 
 
 def train_network(
@@ -134,7 +140,7 @@ def train_network(
     if options.folder is not None:
         path = Path(options.folder) / "seconds.json"
         if seconds is None and path.exists():
-            seconds = json.loads(path.read_text("utf-8"))
+            seconds = _read_json(path)
         else:
             write_atomically(path, json.dumps(seconds).encode())
     return model, len(log), seconds

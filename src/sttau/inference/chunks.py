@@ -1,16 +1,18 @@
-"""A batch in chunks of similar length that fit into memory, and a model that is switched to eval mode."""
+"""A batch in chunks of similar length that fit into memory, and a view of a model in eval mode."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from types import MethodType
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from sttau.engine import Noise
 from sttau.layers import SAMPLED_MODES, LayerMode
+
+Module = TypeVar("Module", bound=nn.Module)
 
 _CHUNK_FLOATS = 1 << 25  # about how many floats a chunk may hold, at least
 
@@ -77,13 +79,38 @@ def noises(ids: Tensor, samples: int, seed: int, at_once: int, mode: LayerMode) 
         yield Noise.of(ids, min(at_once, samples - first), seed, first)
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch a model to eval mode, and restore every module's training flag at the end."""
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, flag in flags:
-            module.training = flag
+def in_eval_mode(model: Module) -> Module:
+    """Return a view of a model that is in eval mode and shares its weights; the model itself is left as it is.
+
+    Another thread may train the model or predict with it meanwhile: no flag is changed that it reads.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+        >>> view = in_eval_mode(model)
+        >>> view.training, view[1].training, model.training, view[0].weight is model[0].weight
+        (False, False, True, True)
+    """
+    if not any(module.training for module in model.modules()):
+        return model
+    views: dict[nn.Module, nn.Module] = {}
+    view = _view(model, views)
+    for module in views.values():
+        for name, value in vars(module).items():
+            owner = getattr(value, "__self__", None) if isinstance(value, MethodType) else None
+            if isinstance(owner, nn.Module) and owner in views:  # a method kept as an attribute: that of the view
+                vars(module)[name] = MethodType(value.__func__, views[owner])
+    return cast(Module, view)
+
+
+def _view(module: nn.Module, views: dict[nn.Module, nn.Module]) -> nn.Module:
+    """Return a copy of a module, and of those it contains, with the same tensors."""
+    compiled = module._modules.get("_orig_mod")  # what torch.compile returns calls the module it was made from
+    if compiled is not None:
+        return _view(compiled, views)
+    if module not in views:
+        view = views[module] = module.__new__(type(module))
+        children: dict[str, Any] = {
+            name: None if child is None else _view(child, views) for name, child in module._modules.items()
+        }
+        vars(view).update(vars(module), _modules=children, training=False, _compiled_call_impl=None)
+    return views[module]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sttau.engine import fingerprint
-from sttau.inference.chunks import chunks, evaluating, noises
+from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
 from sttau.layers import SAMPLED_MODES
 from sttau.models import Predictor, SequenceModel
@@ -45,7 +45,8 @@ def _features(model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samp
     mode = "soft" if mode == "exact" else mode
     samples = samples if mode in SAMPLED_MODES else 1
     rows, parts = [], []
-    with torch.no_grad(), evaluating(model):
+    model = in_eval_mode(model)
+    with torch.no_grad():
         floats = model.layer.floats_per_step(mode, per_step=False)
         for chunk in chunks(inputs, lengths, model.device, floats, samples):
             (noise,) = noises(fingerprint(chunk.inputs, chunk.lengths), samples, seed, samples, mode)

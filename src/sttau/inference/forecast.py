@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sttau.checks import as_tensor
 from sttau.engine import Noise, fingerprint
-from sttau.inference.chunks import evaluating
+from sttau.inference.chunks import in_eval_mode
 from sttau.models import Predictor, SequenceModel
 
 _VALUE_LAYER = 0x7FFF  # layer number under which the values are drawn; no network has so many layers
@@ -107,8 +107,8 @@ def forecast(
 
     ids = fingerprint(x)
     paths: list[Tensor] = []
-    with torch.no_grad(), evaluating(model):
-        for number, member in enumerate(model.members):
+    with torch.no_grad():
+        for number, member in enumerate(in_eval_mode(model).members):
             at_once = 1 if member.layer.shares_draws else max(1, _ROWS // batch)
             for first in range(0, samples, at_once):
                 noise = Noise.of(ids, min(at_once, samples - first), seed, number * samples + first)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sttau.checks import as_tensor
 from sttau.engine import fingerprint
-from sttau.inference.chunks import chunks, evaluating, noises
+from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
 from sttau.inference.prediction import Prediction, RegressionPrediction
 from sttau.inference.summary import join, repeat_last_step, summarize, summarize_paths
@@ -78,8 +78,8 @@ def predict(
     does not change when the batch is split, shuffled, padded or repeated, or processed in chunks.
 
     Args:
-        model: A :class:`SequenceClassifier` or :class:`SequenceRegressor`, or an ensemble of them. Its training flag is
-            left unchanged.
+        model: A :class:`SequenceClassifier` or :class:`SequenceRegressor`, or an ensemble of them. It is evaluated in
+            eval mode and not changed: other threads may predict with it at the same time.
         data: A ``SequenceDataset``; (batch, time, features) or (batch, time) token ids as tensor, array or nested
             lists; one series, (time, features) or (time,) token ids; one text, or a list of texts.
         lengths: (batch,) valid steps of padded arrays.
@@ -120,7 +120,8 @@ def predict(
     keep_padding = per_step or mode == "exact"
     rows: list[Tensor] = []
     parts: list[dict[str, Tensor]] = []
-    with torch.no_grad(), evaluating(model):
+    model = in_eval_mode(model)
+    with torch.no_grad():
         for chunk in chunks(inputs, lengths, model.device, floats, samples, chunk_size, keep_padding):
             rows.append(chunk.rows)
             x, length = chunk.inputs, chunk.lengths

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sttau.checks import as_tensor
 from sttau.engine import Noise
-from sttau.inference.chunks import evaluating
+from sttau.inference.chunks import in_eval_mode
 from sttau.inference.prediction import Prediction, RegressionPrediction
 from sttau.inference.summary import join, summarize, summarize_states
 from sttau.layers import SAMPLED_MODES, LayerMode, LayerState
@@ -69,7 +69,7 @@ class Stream:
             raise ValueError(f"streams must be at least 1, got {streams}")
         if model.members[0].layer.bidirectional:
             raise ValueError("a stream needs a layer that reads in one direction: the other has seen the future")
-        self.model, self.streams = model, streams
+        self.model, self.streams = in_eval_mode(model), streams
         self.mode = model.resolve_mode(mode)
         if self.mode != "exact" and any(getattr(member, "has_fixed_labels", False) for member in model.members):
             raise ValueError("a stream of a model with head='halves' needs mode='exact'")
@@ -98,13 +98,12 @@ class Stream:
                 texts also one word, or a list of words, of its vocabulary.
         """
         x = self._check(element)
-        with evaluating(self.model):
-            if self.mode == "exact" and isinstance(self.model, SequenceModel):
-                part = summarize_states(self.model, self._advance_exact(self._members[0], x))
-            else:
-                noises = self.model.member_noises(self._noise)
-                outputs = [self._advance(*pair) for pair in zip(self._members, [x] * len(noises), noises, strict=True)]
-                part = summarize(self.model, outputs, self.streams, keep=False)
+        if self.mode == "exact" and isinstance(self.model, SequenceModel):
+            part = summarize_states(self.model, self._advance_exact(self._members[0], x))
+        else:
+            noises = self.model.member_noises(self._noise)
+            outputs = [self._advance(*pair) for pair in zip(self._members, [x] * len(noises), noises, strict=True)]
+            part = summarize(self.model, outputs, self.streams, keep=False)
         self.steps += 1
         order = torch.arange(self.streams)
         return join(self.model, [part], order, self.mode, self.samples * len(self._members))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +15,20 @@ from typing import Any
 
 import torch
 
-from sttau.files import write_atomically
+from sttau.errors import ResultsError, reading
+from sttau.files import set_aside, write_atomically
 from sttau.version import __version__
+
+_log = logging.getLogger(__name__)
+
+#: Types of the fields of a result in JSON.
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("experiment", "data", "method", "hardware"), (str,)),
+    **dict.fromkeys(("metrics", "settings", "versions"), (dict,)),
+    "states": (int, type(None)),
+    "seed": (int,),
+    "seconds": (int, float),
+}
 
 
 def versions() -> dict[str, str]:
@@ -55,6 +69,79 @@ def write_results(results: Iterable[Result], path: Path) -> Path:
     return write_atomically(path, "".join(lines).encode())
 
 
-def read_results(path: Path) -> list[Result]:
-    """Read results written by :func:`write_results`."""
-    return [Result(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+def read_results(path: str | os.PathLike[str]) -> list[Result]:
+    """Read results written by :func:`write_results`.
+
+    Blank lines are left out, and so are repetitions of a line, which would count as additional seeds; they are logged.
+
+    Raises:
+        ResultsError: If a line is not a result, or if two lines are different results of the same cell; it names the
+            file and the line.
+    """
+    path = Path(path)
+    found: dict[str, tuple[int, Result]] = {}
+    for number, line in _lines(path):
+        result = _parse(line, f"{path}, line {number}")
+        first, same = found.setdefault(_identity(result), (number, result))
+        if same.metrics != result.metrics:
+            raise ResultsError(
+                f"{path}: lines {first} and {number} are different results of the same cell "
+                f"({result.method} on {result.data}, seed {result.seed}). Remove one of them."
+            )
+        if first != number:
+            _log.warning("%s: line %d repeats line %d and is left out", path, number, first)
+    return [result for _, result in found.values()]
+
+
+def earlier_results(path: str | os.PathLike[str]) -> list[Result]:
+    """Read the results of an earlier run that is continued; none if there is no file.
+
+    A damaged file is renamed to ``NAME.damaged``, which is logged. Its whole lines are returned; the others are
+    computed again.
+    """
+    path = Path(path)
+    if not path.exists():
+        return []
+    try:
+        return read_results(path)
+    except ResultsError as error:
+        damaged = set_aside(path)
+        _log.warning("%s The file is now called %s", error, damaged.name)
+    kept: dict[str, Result] = {}
+    for number, line in _lines(damaged):
+        with suppress(ResultsError):
+            result = _parse(line, f"line {number}")
+            kept[_identity(result)] = result
+    return list(kept.values())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, without blank ones."""
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            yield number, line
+
+
+def _parse(line: bytes, source: str) -> Result:
+    """Return the result in a line; an error that names the source where there is none."""
+    with reading(source, ResultsError, "Remove the line, or compute the results again."):
+        return result_from(json.loads(line))
+
+
+def result_from(values: Any) -> Result:
+    """Return a result from its fields, after checking their types."""
+    if not isinstance(values, dict):
+        raise TypeError(f"a result is a JSON object, not {type(values).__name__}")
+    for name, kinds in _TYPES.items():
+        if type(values.get(name)) not in kinds:
+            raise TypeError(f"{name} is {values.get(name)!r:.100}")
+    wrong = [name for name, value in values["metrics"].items() if type(value) not in (int, float)]
+    if wrong:
+        raise TypeError(f"the metric {wrong[0]} is {values['metrics'][wrong[0]]!r:.100}")
+    return Result(**values)
+
+
+def _identity(result: Result) -> str:
+    """All that a result depends on."""
+    parts = (result.experiment, result.data, result.method, result.states, result.seed, result.settings)
+    return json.dumps(parts, sort_keys=True)

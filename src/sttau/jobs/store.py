@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from sttau.files import write_atomically
+from sttau.errors import ResultsError, reading
+from sttau.files import set_aside, write_atomically
 from sttau.jobs.cell import Cell
-from sttau.jobs.results import Result
+from sttau.jobs.results import Result, result_from
+
+_log = logging.getLogger(__name__)
 
 
 class Store:
@@ -28,10 +32,22 @@ class Store:
         return self.folder / cell.experiment / f"{cell.key}.json"
 
     def read(self, cell: Cell) -> Result | None:
-        """Return the result of a finished cell; None if it is not finished."""
+        """Return the result of a finished cell; None if it is not finished.
+
+        A damaged file is renamed to ``NAME.damaged``, which is logged, and its cell is computed again.
+        """
+        path = self.path(cell)
         try:
-            return Result(**json.loads(self.path(cell).read_text("utf-8"))["result"])
+            with reading(path, ResultsError):
+                content = json.loads(path.read_bytes())
+                if content["cell"] != json.loads(json.dumps(asdict(cell))):
+                    raise ResultsError(f"{path} holds another cell")
+                return result_from(content["result"])
         except FileNotFoundError:
+            return None
+        except ResultsError as error:
+            damaged = set_aside(path)
+            _log.warning("%s; it is now called %s, and the cell is computed again", error, damaged.name)
             return None
 
     def write(self, cell: Cell, result: Result) -> None:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from sttau.errors import AutomatonError, reading
 from sttau.files import write_atomically
-from sttau.formats import Format
+from sttau.formats import Format, read_text
 from sttau.languages.alphabets import Strings, encode_strings
 
 if TYPE_CHECKING:
     from automata.fa.dfa import DFA
 
-PA_FORMAT = Format("sttau.pa")
+PA_FORMAT = Format("sttau.pa", error=AutomatonError)
 _SLACK = 1e-5  # tolerance of sums: rows may have been computed by a network in float32
 _ROUNDED = 1e-12  # sums as close to 1 as this are kept, so that a value that is written and read is the same
 
@@ -230,13 +231,16 @@ class PA:
         )
 
     @staticmethod
-    def from_json(text: str) -> PA:
-        """Read text that :meth:`to_json` wrote, in this or an older version of the format."""
-        content = PA_FORMAT.from_json(text)
-        try:
+    def from_json(text: str, source: str = "the JSON text") -> PA:
+        """Read text that :meth:`to_json` wrote, in this or an older version of the format.
+
+        Args:
+            text: JSON text.
+            source: Name of the file for error messages.
+        """
+        content = PA_FORMAT.from_json(text, source)
+        with reading(f"the PA in {source}", AutomatonError):
             return PA(content["initial"], content["matrices"], content["output"], tuple(content["alphabet"]))
-        except KeyError as error:
-            raise ValueError(f"the PA lacks {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the automaton to a JSON file atomically; return its path."""
@@ -245,7 +249,7 @@ class PA:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> PA:
         """Read a file that :meth:`save` wrote."""
-        return PA.from_json(Path(path).read_text("utf-8"))
+        return PA.from_json(read_text(path, AutomatonError), str(path))
 
 
 def _float64(name: str, value: Any) -> Tensor:

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sttau.formats import Format, Header, Tensors
+from sttau.checks import check_device
+from sttau.errors import ModelFileError
+from sttau.formats import MAX_BYTES, Format, Header, Tensors
 from sttau.layers import LAYERS
 from sttau.models.base import Metadata, SequenceModel
 from sttau.models.classifier import SequenceClassifier
@@ -57,29 +59,45 @@ def adapted_name(name: str) -> str:
     return f"{before}layer.rnn.{weight}" if layer and (not before or before.endswith(".")) else name
 
 
-MODEL_FORMAT = Format("sttau.model", 3, {1: _from_version_1, 2: lambda header, tensors: (header, tensors)})
+MODEL_FORMAT = Format(
+    "sttau.model",
+    3,
+    {1: _from_version_1, 2: lambda header, tensors: (header, tensors)},
+    checksum_since=2,
+    error=ModelFileError,
+)
 
 
 def save(model: Predictor, path: str | os.PathLike[str]) -> Path:
     """Write a model to a file; see :meth:`Predictor.save`."""
     if MODELS.get(type(model).__name__) is not type(model):
         raise TypeError(f"a {type(model).__name__} cannot be saved: only {', '.join(MODELS)} can be named in a file")
+    weights = model.state_dict()
+    bad = _not_finite(weights)
+    if bad:
+        raise ValueError(f"the model cannot be saved: it has weights that are not finite, {bad}. Train it again.")
     decisions = {} if model.decisions is None else {"decisions": model.decisions.config()}
-    return MODEL_FORMAT.write(path, model.config() | decisions, model.state_dict())
+    return MODEL_FORMAT.write(path, model.config() | decisions, weights)
 
 
-def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Any:
+def load(path: str | os.PathLike[str], device: torch.device | str = "cpu", *, max_bytes: int | None = MAX_BYTES) -> Any:
     """Load a model that ``save`` wrote.
 
-    Nothing in the file is executed. Pickles, files of other programs, newer format versions and weights that do not fit
-    the configuration are refused with the reason.
+    Nothing in the file is executed. Pickles, files of other programs, newer format versions, files with a wrong
+    checksum, and weights that do not fit the configuration or are not finite are refused with the reason. The sizes in
+    the configuration are compared with the weights before memory is taken for them, so that a small file never makes a
+    large model.
 
     Args:
         path: Path of the file.
         device: Device of the model.
+        max_bytes: Size of the largest file to read, 16 GiB by default; None for no limit.
 
     Returns:
         A :class:`SequenceClassifier`, :class:`SequenceRegressor` or :class:`DeepEnsemble` in eval mode.
+
+    Raises:
+        ModelFileError: If the file is not a model that can be loaded.
 
     Example:
         >>> import tempfile
@@ -90,45 +108,82 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> An
         >>> bool((again.layer.states == model.layer.states).all())
         True
     """
-    header, tensors = MODEL_FORMAT.read(path, device)
-    model = build(header).to(device=device)
-    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in tensors.items()}
-    if expected != found:
-        wrong = [
-            f"{name}: expected {expected.get(name, 'nothing')}, found {found.get(name, 'nothing')}"
-            for name in sorted(expected.keys() | found.keys())
-            if expected.get(name) != found.get(name)
-        ]
-        raise ValueError(f"the weights in {path} do not fit its configuration; " + "; ".join(wrong))
+    chosen = check_device(device)
+    header, tensors = MODEL_FORMAT.read(path, max_bytes)
+    try:
+        _check_layers(header, len(tensors))
+        with torch.device("meta"):
+            shape = build(header)
+        _check_weights(path, shape, tensors)
+        with torch.device("cpu"):
+            model = build(header)
+    except ModelFileError:
+        raise
+    except Exception as error:  # whatever a constructor raises for arguments that make no sense
+        raise ModelFileError(f"{path}: the model's configuration is not valid: {error}") from error
     model.load_state_dict(tensors)
-    return model.eval()
+    return model.to(chosen).eval()
+
+
+def _check_layers(header: Header, tensors: int) -> None:
+    """Refuse a configuration with more layers than there are tensors: even to describe them would take forever."""
+    layers = sum(member["layer"]["arguments"].get("num_layers", 1) for member in header.get("members", [header]))
+    if layers > tensors:
+        raise ValueError(f"it has {layers} layers, but there are only {tensors} tensors")
+
+
+def _check_weights(path: str | os.PathLike[str], model: Predictor, tensors: Tensors) -> None:
+    """Compare the weights in a file with those of a model that was built on the meta device, without any memory."""
+    expected = {name: (tuple(value.shape), value.dtype) for name, value in model.state_dict().items()}
+    found = {name: (tuple(value.shape), value.dtype) for name, value in tensors.items()}
+    wrong = [
+        f"{name}: expected {_describe(expected.get(name), found.get(name))}, "
+        f"found {_describe(found.get(name), expected.get(name))}"
+        for name in sorted(expected.keys() | found.keys())
+        if expected.get(name) != found.get(name)
+    ]
+    if wrong:
+        raise ModelFileError(f"the weights in {path} do not fit its configuration; " + "; ".join(wrong[:20]))
+    bad = _not_finite(tensors)
+    if bad:
+        raise ModelFileError(f"the weights in {path} are not finite: {bad}. The model cannot predict; train it again.")
+
+
+def _describe(weight: tuple[tuple[int, ...], torch.dtype] | None, other: object) -> str:
+    """A weight's shape, or its dtype where that is what differs."""
+    if weight is None:
+        return "nothing"
+    return str(weight[1] if isinstance(other, tuple) and other[0] == weight[0] else weight[0])
+
+
+def _not_finite(tensors: Tensors) -> str:
+    return ", ".join(name for name, tensor in tensors.items() if not bool(tensor.isfinite().all()))
 
 
 def build(config: Header) -> Predictor:
     """Construct a predictor from its configuration, with initial weights."""
-    try:
-        model: Predictor
-        if config["model"] == DeepEnsemble.__name__:
-            model = DeepEnsemble([_build_network(member) for member in config["members"]])
-        else:
-            model = _build_network(config)
-        if "decisions" in config:
-            model.decisions = Decisions(**config["decisions"])
-        return model
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the model's configuration is not valid: {error}") from error
+    model: Predictor
+    if config["model"] == DeepEnsemble.__name__:
+        model = DeepEnsemble([_build_network(member) for member in config["members"]])
+    else:
+        model = _build_network(config)
+    if "decisions" in config:
+        model.decisions = Decisions(**config["decisions"])
+    return model
 
 
 def _build_network(config: Header) -> SequenceModel:
+    for arguments in (config["layer"]["arguments"], config["arguments"], config["embedding"] or {}):
+        if {"device", "dtype", "_weight"} & set(arguments):
+            raise ValueError("it names a device, a dtype or weights as an argument")
     layer = LAYERS[config["layer"]["type"]](**config["layer"]["arguments"])
     embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
-    arguments = dict(config["arguments"])
+    own = dict(config["arguments"])
     if "preprocessing" in config:
-        arguments["preprocessing"] = Preprocessing(**config["preprocessing"])
-    if arguments.get("target_scaling"):
-        arguments["target_scaling"] = TargetScaling(arguments["num_outputs"])
+        own["preprocessing"] = Preprocessing(**config["preprocessing"])
+    if own.get("target_scaling"):
+        own["target_scaling"] = TargetScaling(own["num_outputs"])
     kind: Any = MODELS[config["model"]]
-    model: SequenceModel = kind(layer, embedding=embedding, **arguments)
+    model: SequenceModel = kind(layer, embedding=embedding, **own)
     model.set_metadata(Metadata(**{name: tuple(names) for name, names in config.get("data", {}).items()}))
     return model.to(_DTYPES[config["dtype"]])

@@ -1,17 +1,26 @@
-"""Checkpoints: the whole state of a run in one file with a checksum, written atomically; the last two are kept."""
+"""Checkpoints: the whole state of a run in one file with a checksum, written atomically; the last two are kept.
+
+Only files that this module wrote are ever removed. A checkpoint that is damaged is renamed, one that cannot be read
+stops the run, and a file that only has a checkpoint's name stays as it is.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from sttau.formats import DamagedError, Format, Header, Tensors
+from sttau.errors import CheckpointError, DamagedCheckpointError, reading
+from sttau.files import set_aside
+from sttau.formats import Format, Header, Tensors
 from sttau.models.saved import adapted_name
 
 _KEPT = 2
+_NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
+_MARK = b'"sttau":"{'  # begins the header of every file in the library's format
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +50,7 @@ def _from_version_1(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     return {"value": _pack(state, found, "")} | {"format": header["format"]}, found
 
 
-CHECKPOINT_FORMAT = Format("sttau.checkpoint", 2, {1: _from_version_1}, checksum=True)
+CHECKPOINT_FORMAT = Format("sttau.checkpoint", 2, {1: _from_version_1}, 1, CheckpointError, DamagedCheckpointError)
 
 
 def checkpoint_path(folder: Path, number: int) -> Path:
@@ -65,40 +74,71 @@ def write_checkpoint(path: Path, value: Any) -> None:
         {'weight': tensor([1., 1.]), 'rate': 0.1}
     """
     tensors: dict[str, Tensor] = {}
-    CHECKPOINT_FORMAT.write(path, {"value": _pack(value, tensors, "")}, tensors)
-    for old in _paths(path.parent)[_KEPT:]:
-        old.unlink(missing_ok=True)
+    packed = _pack(value, tensors, "")
+    if path.exists() and not _is_ours(path):
+        _log.warning("%s was not written by sttau; it is now %s", path, set_aside(path).name)
+    CHECKPOINT_FORMAT.write(path, {"value": packed}, tensors)
+    older = [other for other in _paths(path.parent) if _number(other) < _number(path)]
+    for old in older[_KEPT - 1 :]:
+        if _is_ours(old):
+            old.unlink(missing_ok=True)
 
 
 def newest_checkpoint(folder: Path) -> Any:
-    """Return the value of the newest undamaged checkpoint, or None; damaged ones are logged."""
+    """Return the value of the newest undamaged checkpoint, or None.
+
+    Damaged checkpoints are logged; one that cannot be read at all is an error.
+    """
     for path in _paths(folder):
         try:
             return read_checkpoint(path)
-        except DamagedError as error:
+        except DamagedCheckpointError as error:
             _log.warning("%s; the checkpoint before it is used", error)
     return None
 
 
 def read_checkpoint(path: Path) -> Any:
     """Return the value written to a checkpoint, with its tensors on the CPU; an error if a single bit is wrong."""
+    if path.is_dir():
+        raise DamagedCheckpointError(f"{path} is a folder, not a checkpoint")
     try:
-        header, tensors = CHECKPOINT_FORMAT.read(path)
+        header, tensors = CHECKPOINT_FORMAT.read(path, max_bytes=None)
     except OSError as error:
-        raise DamagedError(f"the checkpoint {path} cannot be read: {error}") from error
-    return _unpack(header["value"], {name: tensor.clone() for name, tensor in tensors.items()})
+        raise CheckpointError(
+            f"the checkpoint {path} cannot be read: {error.strerror or error}. Make it readable, or move it away to "
+            "use the checkpoint before it."
+        ) from error
+    with reading(path, CheckpointError):
+        return _unpack(header["value"], {name: tensor.clone() for name, tensor in tensors.items()})
 
 
-def remove_leftovers(folder: Path, number: int) -> None:
-    """Remove part files of a process that was killed while writing, and damaged checkpoints after this update."""
-    newer = [path for path in _paths(folder) if path > checkpoint_path(folder, number)]
-    for path in [*folder.glob(".checkpoint-*.part"), *newer]:
-        path.unlink(missing_ok=True)
+def clear_leftovers(folder: Path, number: int) -> None:
+    """Remove part files of a process that was killed while writing; rename damaged checkpoints after this update."""
+    for part in folder.glob(".checkpoint-*.part"):
+        part.unlink(missing_ok=True)
+    for path in _paths(folder):
+        if _number(path) > number and _is_ours(path):
+            _log.warning("%s is now called %s", path, set_aside(path).name)
 
 
 def _paths(folder: Path) -> list[Path]:
     """The checkpoints of a folder, the newest first."""
-    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+    paths = folder.iterdir() if folder.exists() else ()  # not glob, which takes an unreadable folder for an empty one
+    return sorted((path for path in paths if _NAME.fullmatch(path.name)), key=_number, reverse=True)
+
+
+def _number(path: Path) -> int:
+    found = _NAME.fullmatch(path.name)
+    assert found is not None
+    return int(found[1])
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file begins as this library writes it, be it damaged further on."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _MARK in file.read(4096)
 
 
 def _pack(value: Any, tensors: dict[str, Tensor], name: str) -> Any:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sttau.files import write_atomically
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,12 @@ class Update:
 Callback = Callable[[Update], bool | None]
 
 
-def read_log(path: str | os.PathLike[str]) -> list[Update]:
-    """Read the log of a training run; an incomplete last line is left out.
+def read_log(path: str | os.PathLike[str], last: int | None = None) -> list[Update]:
+    """Read the log of a training run. An incomplete last line is left out; if other lines are missing, that is logged.
+
+    Args:
+        path: Path of the file; a log that does not exist is empty.
+        last: Number of the last update to return, which must be in the log; all updates by default.
 
     Example:
         >>> import tempfile
@@ -39,18 +48,33 @@ def read_log(path: str | os.PathLike[str]) -> list[Update]:
         ...     read_log(f"{folder}/log.jsonl")[0].loss
         0.7
     """
-    return list(_read_lines(Path(path)))
+    found = _read(Path(path), last)
+    length = max(found, default=0) if last is None else last
+    missing = [number for number in range(1, length + 1) if number not in found]
+    if missing:
+        _log.warning(
+            "the log %s has holes: %d of %d updates are missing, first %d", path, len(missing), length, missing[0]
+        )
+    return list(found.values())
 
 
-def _read_lines(path: Path) -> Iterator[Update]:
-    if not path.exists():
-        return
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            entry = json.loads(line)
-            yield Update(**entry | {"temperature": tuple(entry["temperature"])})
-        except (ValueError, TypeError, KeyError):
-            return
+def _read(path: Path, last: int | None) -> dict[int, Update]:
+    """Return the updates that can be read, by number and in order."""
+    found: dict[int, Update] = {}
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            update = _update_from(json.loads(line))
+            found[update.number] = update
+    return {number: found[number] for number in sorted(found) if last is None or number <= last}
+
+
+def _update_from(entry: Any) -> Update:
+    """Return an update from its fields, after checking the types of those that callers compute with."""
+    update = Update(**entry | {"temperature": tuple(map(float, entry["temperature"]))})
+    numbers = [update.loss, *update.metrics.values(), update.validation or 0.0, update.gradient_norm or 0.0]
+    if type(update.number) is not int or update.number < 1 or any(type(n) not in (int, float) for n in numbers):
+        raise TypeError("a field has another type")
+    return update
 
 
 class JsonLines:
@@ -63,7 +87,7 @@ class JsonLines:
 
     def __init__(self, path: str | os.PathLike[str], keep: int = 0) -> None:
         path = Path(path)
-        self.updates = [update for update in _read_lines(path) if update.number <= keep]
+        self.updates = list(_read(path, keep).values())
         write_atomically(path, b"".join(map(_line, self.updates)))
         self._file = path.open("ab")
 

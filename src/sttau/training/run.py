@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from sttau.checks import check_same_settings
+from sttau.errors import CheckpointError, reading
 from sttau.models import Predictor
 from sttau.training.batches import Batch, Data, Order
-from sttau.training.checkpoints import checkpoint_path, newest_checkpoint, remove_leftovers, write_checkpoint
+from sttau.training.checkpoints import checkpoint_path, clear_leftovers, newest_checkpoint, write_checkpoint
 from sttau.training.distributed import Processes
 from sttau.training.graph import DeviceInputs
 from sttau.training.interruption import Interrupted
@@ -267,20 +268,26 @@ class Run:
         assert self.folder is not None
         state = newest_checkpoint(self.folder)
         if state is not None:
-            before, now = state["settings"], self.description
-            if not any(name.startswith("model") for name in before):  # version 1 recorded its repr
-                now = {name: value for name, value in now.items() if not name.startswith("model")}
-            check_same_settings(self.folder, "run", before, now)
-            self.state.load_state_dict(state)
+            with reading(f"the newest checkpoint in {self.folder}", CheckpointError, "Use another folder."):
+                self._check_settings(state["settings"])
+                self.state.load_state_dict(state)
             if self.device_inputs is not None:
                 self.device_inputs.number.fill_(self.number)
             self.checkpoint = checkpoint_path(self.folder, self.number)
-            self.updates = [update for update in read_log(self.folder / "log.jsonl") if update.number <= self.number]
+            self.updates = read_log(self.folder / "log.jsonl", self.number)
             _log.info("training resumes from %s", self.checkpoint)
         if self.processes.broadcast(self.number) != self.number:
             raise RuntimeError(f"folder {self.folder} must be shared by all processes, with the same checkpoints")
-        if self.processes.first:
-            remove_leftovers(self.folder, self.number)
+        if self.processes.first and not self.finished:  # the folder of a finished run may be read-only
+            clear_leftovers(self.folder, self.number)
+
+    def _check_settings(self, before: Mapping[str, Any]) -> None:
+        """Raise where the checkpoint belongs to a run with other settings."""
+        assert self.folder is not None
+        now = self.description
+        if not any(name.startswith("model") for name in before):  # version 1 recorded its repr
+            now = {name: value for name, value in now.items() if not name.startswith("model")}
+        check_same_settings(self.folder, "run", before, now)
 
     def _checkpoint_message(self) -> str:
         if self.checkpoint is None:

@@ -137,7 +137,7 @@ def start(
             run.folder = options.folder  # type: ignore[assignment]
             run.describe(inputs, targets, lengths)
             run.resume()
-            if processes.first:
+            if processes.first and not run.finished:
                 run.log_file = stack.enter_context(JsonLines(options.folder / "log.jsonl", run.number))  # type: ignore[operator]
         model.train()
         yield run

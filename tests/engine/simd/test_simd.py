@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
 from numba import njit
 
 from sttau.engine import simd
+from sttau.engine.simd import compilation
 from sttau.engine.simd.compilation import _stamp
 
 
@@ -79,3 +84,78 @@ def test_the_stamp_of_a_kernel_covers_the_vectors_it_uses() -> None:
 
     _, stamp = cpu.forward_rows._cache._cache_file._version
     assert {"cpu.py", "vectors.py", "functions.py"} <= {name for name, _, _ in stamp}
+
+
+# -- where kernels are cached ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Compiles a kernel of a package that cannot be written, for a user whose home folder cannot be written."""
+    source = tmp_path / "package" / "cpu_double.py"
+    source.parent.mkdir()
+    source.write_text("def double(x):\n    return 2 * x\n")
+    (source.parent / "__pycache__").write_text("not a folder")
+    monkeypatch.setenv("HOME", os.devnull)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    compilation._private_folder.cache_clear()
+    compilation._warn_once.cache_clear()
+    spec = importlib.util.spec_from_file_location("cpu_double", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return lambda: simd.kernel(module.double)
+
+
+def test_where_nothing_can_be_written_kernels_are_cached_in_a_private_temporary_folder(
+    double: Callable[[], Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert double()(21) == double()(21) == 42
+    folder = tmp_path / f"sttau-kernels-{os.getuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.rglob("*.nbc"))
+    assert caplog.text.count(f"compiled kernels are kept in {folder}") == 1
+    assert numba.config.CACHE_DIR == ""
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "a folder of everybody", "none"])
+def test_without_a_folder_to_trust_kernels_are_compiled_without_a_cache(
+    double: Callable[[], Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, obstacle: str
+) -> None:
+    folder = tmp_path / f"sttau-kernels-{os.getuid()}"
+    if obstacle == "a file":
+        folder.write_text("")
+    elif obstacle == "a folder of everybody":
+        folder.mkdir()
+        folder.chmod(0o777)
+    else:
+        tempfile.tempdir = os.devnull
+    assert double()(21) == double()(21) == 42
+    assert not list(tmp_path.rglob("*.nbc"))
+    assert caplog.text.count("there is no folder to keep compiled kernels in") == 1
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_damaged_cache_is_compiled_again(
+    double: Callable[[], Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str
+) -> None:
+    assert double()(21) == 42
+    for path in tmp_path.rglob(f"*.{ending}"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert double()(21) == 42
+    assert "the cache of compiled kernels cannot be used" in caplog.text
+
+
+def test_a_full_disk_does_not_stop_a_kernel(
+    double: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    made = double()
+    monkeypatch.setattr(os, "replace", fail)
+    assert made(21) == 42
+    assert "No space left on device" in caplog.text

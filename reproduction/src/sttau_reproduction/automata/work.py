@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sttau.jobs import Cell, Outcome, Result, Step, Store, per_cell, read_results, run_cells, write_results
+from sttau.jobs import Cell, Outcome, Result, Step, Store, earlier_results, per_cell, run_cells, write_results
 from sttau_reproduction.automata import grammars, languages
 from sttau_reproduction.automata.declaration import EXPERIMENT, Plan, cells
 
@@ -64,7 +64,7 @@ def run(
         progress: Callback, called with every cell.
     """
     every, path = list(cells(plan or Plan())), folder / "results.jsonl"
-    before = read_results(path) if path.exists() else []
+    before = earlier_results(path)
     accept_results(every, before, Store(folder / "cells"))
     outcome = run_cells(
         every, per_cell(measure), folder / "cells", workers=workers, group_by=_network, progress=progress

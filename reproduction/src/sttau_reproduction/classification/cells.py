@@ -23,7 +23,7 @@ import torch
 
 from sttau.data import load
 from sttau.data.source import load_arrays
-from sttau.jobs import Backend, Cell, Outcome, Result, Step, Store, per_cell, read_results, run_cells, write_results
+from sttau.jobs import Backend, Cell, Outcome, Result, Step, Store, earlier_results, per_cell, run_cells, write_results
 from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
 from sttau_reproduction.classification.declaration import Table
 from sttau_reproduction.classification.evaluation import evaluate
@@ -246,8 +246,7 @@ def _lost(cell: Cell, folder: Path) -> bool:
 
 def check_folder(folder: Path, quick: bool) -> None:
     """Refuse a folder that has results of the other kind: of all data, or of a part of it."""
-    path = folder / "results.jsonl"
-    if path.exists() and any(("part" in result.settings) != quick for result in read_results(path)):
+    if any(("part" in result.settings) != quick for result in earlier_results(folder / "results.jsonl")):
         has, wants = ("all the data", "a part of it") if quick else ("a part of the data", "all of it")
         raise ValueError(f"{folder} has results of {has}, and these would be of {wants}; name another folder")
 
@@ -324,7 +323,7 @@ def _write(results: Sequence[Result], path: Path) -> None:
     seeds = {(result.data, result.method, result.seed) for result in results}
     others = [
         old
-        for old in (read_results(path) if path.exists() else ())
+        for old in earlier_results(path)
         if (old.data, old.method, old.seed) not in seeds and mine.get((old.data, old.method), _same(old)) == _same(old)
     ]
     place = {(network.data, network.name): number for number, network in enumerate(NETWORKS)}

@@ -6,10 +6,11 @@ from automata.fa.dfa import DFA
 
 from sttau.automata.exchange.states import build_dfa, number_states
 from sttau.automata.value import AutomatonLike, as_automaton
+from sttau.errors import AutomatonError, reading
 from sttau.formats import Format, parse_json
 from sttau.languages import PA
 
-DFA_FORMAT = Format("sttau.dfa")
+DFA_FORMAT = Format("sttau.dfa", error=AutomatonError)
 
 
 def to_json(automaton: AutomatonLike) -> str:
@@ -37,14 +38,20 @@ def to_json(automaton: AutomatonLike) -> str:
     )
 
 
-def from_json(text: str) -> DFA | PA:
-    """Read text that :func:`to_json` wrote, in this or an older version of the format."""
-    content = parse_json(text)
+def from_json(text: str, source: str = "the JSON text") -> DFA | PA:
+    """Read text that :func:`to_json` wrote, in this or an older version of the format.
+
+    Args:
+        text: JSON text.
+        source: Name of the file for error messages.
+
+    Raises:
+        AutomatonError: If the text holds no automaton.
+    """
+    content = parse_json(text, source, AutomatonError)
     if not isinstance(content, dict) or content.get("format") != DFA_FORMAT.tag:
-        return PA.from_json(text)
-    content = DFA_FORMAT.from_json(text)
-    try:
+        return PA.from_json(text, source)
+    content = DFA_FORMAT.from_json(text, source)
+    with reading(f"the DFA in {source}", AutomatonError):
         alphabet, moves = content["alphabet"], dict(enumerate(content["moves"]))
         return build_dfa(alphabet, moves, content["start"], set(content["accepting"]))
-    except KeyError as error:
-        raise ValueError(f"the DFA lacks {error}") from error
