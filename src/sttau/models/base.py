@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -19,6 +19,7 @@ from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
+from sttau.models.metadata import Metadata
 from sttau.padding import clear_padding
 
 Task = Literal["classification", "regression"]
@@ -134,6 +135,16 @@ class Predictor(nn.Module):
         """Token of each id; None where it is not known."""
         return self.members[0]._metadata.vocabulary
 
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """What other parts of the library keep with the model, as plain values by name; saved with it."""
+        return self.members[0]._metadata.notes
+
+    def set_note(self, name: str, value: Any) -> None:
+        """Keep a plain value under a name."""
+        for member in self.members:
+            member._metadata = member._metadata._replace(notes={**member._metadata.notes, name: value})
+
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """Return all that constructs a predictor like this one, except its weights, as plain values."""
@@ -147,14 +158,6 @@ class Predictor(nn.Module):
         from sttau.models.saved import save
 
         return save(self, path)
-
-
-class Metadata(NamedTuple):
-    """What a model keeps of its training data."""
-
-    class_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] = ()
-    vocabulary: tuple[str, ...] | None = None
 
 
 class SequenceModel(Predictor):
@@ -231,7 +234,8 @@ class SequenceModel(Predictor):
             if names and len(names) != size:
                 raise ValueError(f"{what} of the data has {len(names)} entries, but the model has {size or 'none'}")
         vocabulary = None if data.vocabulary is None else tuple(data.vocabulary)
-        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary)
+        notes = getattr(data, "notes", {}) or self.notes  # a file's, or those of this model's training
+        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary, notes)
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the KL divergence of a layer with a distribution over its weights, per sequence; else None."""
@@ -388,5 +392,5 @@ class SequenceModel(Predictor):
                 "padding_idx": self.embedding.padding_idx,
             },
             "dtype": str(self.dtype).removeprefix("torch."),
-            "data": {name: value for name, value in self._metadata._asdict().items() if value},
+            "data": self._metadata.config(),
         }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sttau.inference.inputs import as_examples
+from sttau.inference.ranges import record_ranges
 from sttau.models import Predictor
 from sttau.training.batches import Data, Order
 from sttau.training.distributed import Processes, join
@@ -105,6 +106,7 @@ def start(
     if not parameters:
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
 
+    record_ranges(model, inputs, lengths)
     training = model.training
     with ExitStack() as stack:
         processes = join(device)
