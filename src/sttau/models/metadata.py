@@ -28,4 +28,5 @@ class Metadata(NamedTuple):
             Metadata(class_names=('no', 'yes'), feature_names=(), vocabulary=None, \
 notes={'policy': {'task': 'cartpole-mdp'}})
         """
-        return cls(**{name: dict(value) if name == "notes" else tuple(value) for name, value in config.items()})
+        values: dict[str, Any] = {name: tuple(value) for name, value in config.items() if name != "notes"}
+        return cls(**values, notes=dict(config.get("notes", {})))
