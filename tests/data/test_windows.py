@@ -80,7 +80,7 @@ def test_what_cannot_be_cut_is_refused_with_the_remedy(change: dict[str, Any], m
 
 MONTHS = np.arange("2019-01", "2022-01", dtype="datetime64[M]")
 STARTS, ENDS = MONTHS.astype("datetime64[D]"), (MONTHS + 1).astype("datetime64[D]") - 1
-WEEKDAYS = np.busday_offset("2024-02-26", np.arange(36))
+WEEKDAYS = np.busday_offset(np.datetime64("2024-02-26"), np.arange(36), "forward")
 
 
 @pytest.mark.parametrize(
