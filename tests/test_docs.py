@@ -34,6 +34,13 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
             assert heading in anchors(file), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_that_install_the_package_take_it_from_the_repository(page: Path) -> None:
+    """It is in no index. In a sentence, ``sttau[extra]`` adds an extra to what is installed."""
+    for command in re.findall(r"^    (pip install .*?)(?: {2,}#.*)?$", page.read_text("utf-8"), re.MULTILINE):
+        assert re.search(r"""["' ]\.(\[[a-z,]+\])?["']?$""", command), command
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sttau import SequenceClassifier
-from sttau.automata import as_dataset, compare, distance, stochastic, tomita
+from sttau import SequenceClassifier, STTauGRU, predict
+from sttau.automata import accepts, as_dataset, compare, distance, stochastic, tomita
 from sttau.automata.baselines import (
     extract_by_clustering,
     extract_by_queries,
@@ -16,6 +16,7 @@ from sttau.automata.baselines import (
     learn_spectrally,
 )
 from sttau.data import load
+from sttau.errors import AutomatonError
 from sttau.languages import TOMITA_GRAMMARS
 
 
@@ -100,3 +101,46 @@ def test_without_aalpy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
         extract_by_queries(_Perfect(1), load("tomita1", "train"), words=1)
     with pytest.raises(ImportError, match=r"pip install 'sttau\[automata\]'"):
         learn_by_alergia(load("stochastic1", "train"))
+
+
+def _noisy(scale: float) -> SequenceClassifier:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 8, 4, mode="soft"), 2, nn.Embedding(3, 4))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(scale)
+    return model
+
+
+def test_queries_to_a_network_that_samples_do_not_end_the_process() -> None:
+    model, data = _noisy(3.0), load("tomita1", "train")
+    data = data.select(data.lengths <= 6)
+    dfa = extract_by_queries(model, data, words=40, longest=6)
+    assert compare(dfa, extract_by_queries(model, data, words=40, longest=6))
+    strings = [
+        "".join("^01"[token] for token in row[1:end])
+        for row, end in zip(data.inputs.tolist(), data.lengths.tolist(), strict=True)
+    ]
+    expected = predict(model, data.inputs, data.lengths).label == 1
+    assert torch.equal(accepts(dfa, strings), expected)
+
+
+class _Moody(_Perfect):
+    """Answers in another way each time."""
+
+    def forward(self, inputs: Tensor, lengths: Tensor | None = None, **options: object) -> Tensor:
+        self._sign = -getattr(self, "_sign", -1)
+        return self._sign * super().forward(inputs, lengths, **options)
+
+
+def test_contradictory_answers_are_an_error_of_the_library() -> None:
+    with pytest.raises(AutomatonError, match="answers a word differently each time"):
+        extract_by_queries(_Moody(2), load("tomita2", "train"), words=20)
+
+
+def test_a_hypothesis_that_still_differs_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sttau.automata.baselines._ROUNDS", 1)
+    assert not compare(extract_by_queries(_Perfect(7), load("tomita7", "train"), words=20), tomita(7))
+    assert "L* ended after 1 rounds" in caplog.text

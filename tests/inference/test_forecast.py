@@ -1,14 +1,27 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from sttau import BayesLSTM, DeepEnsemble, SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, forecast, predict
+from sttau import (
+    BayesLSTM,
+    DeepEnsemble,
+    SequenceClassifier,
+    SequenceRegressor,
+    STTauGRU,
+    STTauLSTM,
+    fit,
+    forecast,
+    load,
+    predict,
+)
 from sttau import VariationalDropoutLSTM as Dropout
+from sttau.data import windows
 
 _SMALL = 0.01  # an input scaled so passes through tanh unchanged
 
@@ -56,9 +69,52 @@ def test_paths_of_an_autoregression_have_its_known_distribution(slope: float) ->
 def test_what_is_known_of_the_future_is_read() -> None:
     model = autoregression(0.5, 1e-3, known=2.0)
     known = torch.tensor([[[1.0], [-1.0], [0.0]]], dtype=torch.float64)
-    history = torch.zeros(1, 1, 2, dtype=torch.float64)
+    history = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64)
     answer = forecast(model, history, steps=3, samples=3, known=known)
-    assert answer.mean[0, :, 0].tolist() == pytest.approx([0.0, 2.0, -1.0], abs=0.01)
+    assert answer.mean[0, :, 0].tolist() == pytest.approx([2.0, -1.0, -0.5], abs=0.01)
+    with pytest.raises(ValueError, match="known begins with 1 for its feature 0 of series 0, but the last row of hist"):
+        forecast(model, torch.zeros(1, 1, 2), steps=3, known=known)  # what was known about the present
+
+
+def test_a_promotion_changes_the_sales_of_its_own_day() -> None:
+    """Sales y = 0.5 y before + 2 promotion + noise; windows, forecast and its known features agree on the time."""
+    source = torch.Generator().manual_seed(0)
+    promotion = (torch.rand(460, generator=source, dtype=torch.float64) < 0.3).double()
+    shocks = 0.2 * torch.randn(460, generator=source, dtype=torch.float64)
+    sales = [0.0]
+    for shock, promoted in zip(shocks[1:].tolist(), promotion[1:].tolist(), strict=True):
+        sales.append(0.5 * sales[-1] + 2 * promoted + shock)
+    cut = windows(sales[:400], length=1, known=promotion)
+    model = autoregression(0.5, 0.2, known=2.0)
+    noise_floor = 0.2 * math.sqrt(2 / math.pi)
+    assert float((predict(model, cut.inputs).mean - cut.targets).abs().mean()) == pytest.approx(noise_floor, rel=0.1)
+    assert cut.history is not None
+    answer = forecast(model, cut.history, steps=60, samples=200, known=promotion[None, 400:, None])
+    error = (answer.mean[0, :, 0] - torch.tensor(sales[400:])).abs().mean()
+    assert float(error) < 1.3 * noise_floor / math.sqrt(1 - 0.5**2)  # of the stationary distribution
+
+
+def test_windows_of_another_target_are_continued_by_that_target() -> None:
+    series = torch.stack([torch.full((50,), 9.0), 0.5 ** torch.arange(50.0)], dim=1).double()
+    cut = windows(series, length=3, target=1)
+    assert cut.history is not None
+    model = autoregression(0.5, 1e-6, known=0.0)
+    answer = forecast(model, cut.inputs[:1], steps=3, samples=2, known=torch.full((1, 3, 1), 9.0))
+    torch.testing.assert_close(answer.mean[0, :, 0], series[3:6, 1], rtol=0, atol=0.01)  # 4.5 from the other
+
+
+def test_values_beyond_the_training_range_are_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    trend = torch.arange(60.0)
+    cut = windows(trend, length=5)
+    model = SequenceRegressor(STTauGRU(1, 4, 2))
+    fit(model, cut.inputs[:20], cut.targets[:20], updates=1)
+    again = load(model.save(tmp_path / "model.safetensors"))
+    forecast(again, cut.inputs[:20], steps=2, samples=2)
+    assert not caplog.records
+    forecast(again, cut.inputs[18:22], steps=2, samples=2)
+    assert "2 of 4 series are outside the range of training: feature 0 of series 2 is 24, training had 0 to 23" in (
+        caplog.text
+    )
 
 
 @pytest.mark.parametrize(

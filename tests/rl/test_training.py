@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
+from sttau import SequenceClassifier, load
 from sttau.padding import valid_steps
-from sttau.rl import Choice, Environments, Settings, find_task, make_policy, play, train
+from sttau.rl import Choice, Environments, Point, Settings, find_task, make_policy, play, recall, train
 from sttau.rl.policies import log_probabilities
 from sttau.rl.training import returns_to_go
+from sttau.training import Interrupted
 
 TASK = find_task("cartpole-mdp")
 
@@ -60,23 +65,103 @@ def test_a_policy_learns_to_balance_for_longer(method: str) -> None:
 def test_the_same_seed_gives_the_same_curve_and_the_log_contains_it(tmp_path: Path) -> None:
     def curve(seed: int) -> list[tuple[float, ...]]:
         policy = make_policy("st-tau", TASK, hidden_size=8)
-        points = train(policy, TASK, Settings(episodes=60, batch=10), seed=seed, log=tmp_path / f"{seed}.jsonl")
+        points = train(
+            policy,
+            TASK,
+            Settings(episodes=60, batch=10),
+            seed=seed,
+            folder=tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}",
+        )
         return [(point.reward, point.entropy, point.temperature or 0.0) for point in points]
 
     first = curve(0)
     assert first == curve(0)
     assert first != curve(1)
-    lines = [json.loads(line) for line in (tmp_path / "0.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "0-0" / "log.jsonl").read_text().splitlines()]
     assert [(line["reward"], line["entropy"], line["temperature"]) for line in lines] == first
 
 
-def test_an_interrupted_training_leaves_its_log(tmp_path: Path) -> None:
-    def stop(point: object) -> None:
-        raise KeyboardInterrupt
+SETTINGS = Settings(episodes=120, batch=10, learning_rate=0.01)
 
-    with pytest.raises(KeyboardInterrupt):
-        train(make_policy("lstm", TASK, hidden_size=8), TASK, log=tmp_path / "log.jsonl", callbacks=[stop])
-    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 1
+
+def _interrupt_after(episodes: int) -> Callable[[Point], None]:
+    def interrupt(point: Point) -> None:
+        if point.episodes == episodes:
+            signal.raise_signal(signal.SIGINT)
+
+    return interrupt
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupted_training_resumes_and_ends_with_the_same_bits(method: str, tmp_path: Path) -> None:
+    def policy() -> SequenceClassifier:
+        return make_policy(method, TASK, hidden_size=8)
+
+    whole = policy()
+    curve = train(whole, TASK, SETTINGS, folder=tmp_path / "whole")
+    left = policy()
+    with pytest.raises(
+        Interrupted, match=r"interrupted after update 7 of 12\. The last checkpoint is .*00000007.*resumes"
+    ):
+        train(left, TASK, SETTINGS, folder=tmp_path / "left", callbacks=_interrupt_after(70))
+    assert not left.training
+    again = policy()
+    seen: list[Point] = []
+    resumed = train(again, TASK, SETTINGS, folder=tmp_path / "left", callbacks=seen.append)
+    assert len(seen) == 5
+    for name, value in whole.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+    assert [point[:5] for point in resumed] == [point[:5] for point in curve]
+    lines = [json.loads(line) for line in (tmp_path / "left/log.jsonl").read_text().splitlines()]
+    assert [tuple(line.values()) for line in lines] == [tuple(point) for point in resumed]
+    assert all(later.seconds >= before.seconds for before, later in pairwise(resumed))
+
+
+def test_a_killed_training_makes_the_updates_after_its_checkpoint_again(tmp_path: Path) -> None:
+    def stop(point: Point) -> None:
+        if point.episodes == 80:
+            raise RuntimeError("killed")
+
+    policy = make_policy("lstm", TASK, hidden_size=8)
+    with pytest.raises(RuntimeError):
+        train(policy, TASK, SETTINGS, folder=tmp_path, checkpoint_every=5, callbacks=stop)
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 8
+    seen: list[Point] = []
+    train(make_policy("lstm", TASK, hidden_size=8), TASK, SETTINGS, folder=tmp_path, callbacks=seen.append)
+    assert [point.episodes for point in seen] == list(range(60, 130, 10))
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 12
+    assert (
+        train(make_policy("lstm", TASK, hidden_size=8), TASK, SETTINGS, folder=tmp_path, callbacks=stop)[-1] == seen[-1]
+    )
+
+
+def test_other_settings_do_not_resume(tmp_path: Path) -> None:
+    settings = Settings(episodes=10)
+    train(make_policy("lstm", TASK, hidden_size=8), TASK, settings, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"holds a run with other settings: .*seed was 0, is 1"):
+        train(make_policy("lstm", TASK, hidden_size=8), TASK, settings, seed=1, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"other settings: model.layer was"):
+        train(make_policy("lstm", TASK, hidden_size=9), TASK, settings, folder=tmp_path)
+
+
+def test_without_a_folder_an_interruption_says_how_to_have_a_checkpoint() -> None:
+    with pytest.raises(Interrupted, match=r"after update 1 of 12\. There is no checkpoint: pass folder="):
+        train(make_policy("lstm", TASK, hidden_size=8), TASK, SETTINGS, callbacks=_interrupt_after(10))
+
+
+def test_a_policy_remembers_its_task_and_how_it_chooses(tmp_path: Path) -> None:
+    task = find_task("cartpole500-pomdp", horizon=60)
+    policy = make_policy("lstm", task, hidden_size=8)
+    train(policy, task, Settings(episodes=10, choice="greedy"))
+    again = load(policy.save(tmp_path / "policy.safetensors"))
+    assert recall(again) == ("cartpole500-pomdp", 60, "greedy")
+    with Environments(task, 5) as environments:
+        own, greedy = play(again, environments), play(again, environments, choice="greedy")
+    assert torch.equal(own.actions, greedy.actions)
+    assert own.entropy < 1e-6
+    again.set_note("policy", {"task": 3})
+    with pytest.raises(ValueError, match="note of its task is damaged"):
+        recall(again)
 
 
 def test_returns_are_sums_of_what_follows() -> None:

@@ -83,7 +83,7 @@ def test_a_quick_cell_gives_a_result_and_its_curve(method: str, tmp_path: Path) 
     cell = next(c for c in cells(CHOSEN, plan) if c.method == method)
     result = compute(cell, tmp_path)
     assert result.metrics["area"] == pytest.approx(result.settings["curves"]["reward"][0], abs=0.01)
-    assert len((tmp_path / f"{cell.key}.jsonl").read_text().splitlines()) == 5
+    assert len((tmp_path / cell.key / "log.jsonl").read_text().splitlines()) == 5
     assert result.states == (2 if method == "st-tau" else None)
 
 

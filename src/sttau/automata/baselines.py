@@ -7,6 +7,7 @@ Stochastic languages are learned from data alone, by AALpy's ALERGIA, or by the 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +22,13 @@ from torch import Tensor
 
 from sttau.automata.exchange.aalpy import from_aalpy, import_aalpy
 from sttau.data.dataset import SequenceDataset
+from sttau.errors import AutomatonError
 from sttau.inference import predict
 from sttau.languages import PA
+from sttau.layers import SAMPLED_MODES
 from sttau.models import SequenceClassifier
 
+_log = logging.getLogger(__name__)
 _ROUNDS = 100  # largest number of rounds of L*, which does not end if the network's language is not regular
 
 
@@ -99,7 +103,11 @@ def extract_by_queries(
     """Extract a DFA from any recurrent network by L*, with membership queries and a search for counterexamples.
 
     A hypothesis is tested on the strings of the data and on random words; a counterexample is truncated after the
-    first symbol at which network and hypothesis differ. Requires AALpy: ``pip install 'sttau[automata]'``.
+    first symbol at which network and hypothesis differ. Where the network samples, every word has its own noise, named
+    by the word, so a word is always answered alike. A warning is logged if the hypothesis still differs after the last
+    round: the answers of the network are then no regular language that can be learned so.
+
+    Requires AALpy: ``pip install 'sttau[automata]'``.
 
     Args:
         model: Classifier with an embedding, over any unidirectional layer.
@@ -138,15 +146,27 @@ class _Queries:
     def __init__(self, model: SequenceClassifier, vocabulary: tuple[str, ...], start: int, accept: int) -> None:
         self.model, self.start, self.accept = model, start, accept
         self.tokens = {symbol: token for token, symbol in enumerate(vocabulary)}
+        self.known: dict[tuple[str, ...], bool] = {}
 
     def answers(self, words: Sequence[tuple[str, ...]]) -> list[list[bool]]:
         """Return for each word whether the network accepts its prefixes, from the empty one to the whole word."""
+        if self.model.resolve_mode(None) not in SAMPLED_MODES:
+            accepted = self._predict(words, per_step=True).tolist()
+            return [row[: len(word) + 1] for row, word in zip(accepted, words, strict=True)]
+        prefixes = {word[:end] for word in words for end in range(len(word) + 1)}  # each with the noise of its own
+        new = sorted(prefixes - self.known.keys())
+        if new:
+            self.known.update(zip(new, self._predict(new, per_step=False).tolist(), strict=True))
+        return [[self.known[word[:end]] for end in range(len(word) + 1)] for word in words]
+
+    def _predict(self, words: Sequence[tuple[str, ...]], per_step: bool) -> Tensor:
+        """Whether words are accepted, (words,), or (words, time) with their prefixes."""
         lengths = torch.tensor([len(word) + 1 for word in words])
         inputs = torch.full((len(words), int(lengths.max())), self.start, dtype=torch.int64)
         for row, word in enumerate(words):
             inputs[row, 1 : len(word) + 1] = torch.tensor([self.tokens[symbol] for symbol in word], dtype=torch.int64)
-        accepted = (predict(self.model, inputs, lengths, per_step=True).label == self.accept).tolist()
-        return [row[: len(word) + 1] for row, word in zip(accepted, words, strict=True)]
+        accepted: Tensor = predict(self.model, inputs, lengths, per_step=per_step).label == self.accept
+        return accepted
 
 
 def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) -> Any:
@@ -185,7 +205,22 @@ def _lstar(symbols: list[str], network: _Queries, words: list[tuple[str, ...]]) 
             return shortest
 
     system = System()
-    return run_Lstar(symbols, system, Words(symbols, system), "dfa", max_learning_rounds=_ROUNDS, print_level=0)
+    oracle = Words(symbols, system)
+    try:
+        found = run_Lstar(symbols, system, oracle, "dfa", max_learning_rounds=_ROUNDS, print_level=0)
+    except SystemExit as error:
+        raise AutomatonError(
+            "L* ended because the network answers a word differently each time; give its layer a mode without noise, "
+            'such as "exact" or "deterministic"'
+        ) from error
+    if oracle.find_cex(found) is not None:
+        _log.warning(
+            "L* ended after %d rounds with %d states, and the network still differs from them: its answers are not "
+            "regular, or need more states than this can find. Try extract_by_clustering, or a network trained longer",
+            _ROUNDS,
+            found.size,
+        )
+    return found
 
 
 def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float = 0.05) -> PA:

@@ -11,6 +11,7 @@ from torch import Tensor
 from sttau.checks import as_tensor
 from sttau.engine import Noise, fingerprint
 from sttau.inference.chunks import in_eval_mode
+from sttau.inference.ranges import warn_outside_ranges
 from sttau.models import Predictor, SequenceModel
 
 _VALUE_LAYER = 0x7FFF  # layer number under which the values are drawn; no network has so many layers
@@ -61,19 +62,24 @@ def forecast(
 ) -> Forecast:
     """Continue series by Monte Carlo paths: predict a step, sample a value, read it as input, and repeat.
 
-    The model must predict the next values of its own first features, in the same unit. Along a path it stays the same
+    The model must predict the next values of its own first features, in the same unit, as a model trained on
+    :func:`sttau.data.windows` does. Features that are known in advance are read one step ahead: the last row of the
+    history holds those of the first step to come. Along a path it stays the same
     model: one draw of weights, one mask, one member of an ensemble, and the same noise whenever a step is read again.
     The model reads as many steps as ``history`` holds, so pass as many as it was trained on. The paths of a series
     depend on the seed and on the series alone, not on the batch.
 
+    A network trained on levels does not extrapolate: a warning is logged where the last values of a series are outside
+    the range that the model was trained on. Model differences or ratios of a series with a trend.
+
     Args:
         model: A regressor, or an ensemble of them. Without a variance head the paths hold no noise of the data.
-        history: (batch, time, features), up to the present.
+        history: (batch, time, features), up to the present: ``windows(…).history`` or some of ``windows(…).inputs``.
         steps: Number of steps to forecast.
         samples: Paths per series and member.
         seed: Seed of all draws.
-        known: (batch, steps, features - outputs), the other features of the steps to come, such as the hour of the
-            day; the last step's are never read.
+        known: (batch, steps, features - outputs), the other features at each of the steps to come, such as the hour
+            of the day that is forecast. Those of the first step are in the history already, and must be the same.
 
     Example:
         >>> from sttau import SequenceRegressor, STTauLSTM
@@ -104,6 +110,9 @@ def forecast(
         raise ValueError(f"known must have shape ({batch}, {steps}, {others}), got {tuple(covariates.shape)}")
     if not bool(covariates.isfinite().all()):
         raise ValueError("known holds NaN or infinity; all features of the steps to come must be given")
+    if known is not None:
+        _check_alignment(x[:, -1, outputs:], covariates[:, 0])
+    warn_outside_ranges(model, x)
 
     ids = fingerprint(x)
     paths: list[Tensor] = []
@@ -114,6 +123,19 @@ def forecast(
                 noise = Noise.of(ids, min(at_once, samples - first), seed, number * samples + first)
                 paths.append(_continue(member, x, covariates, noise, steps, outputs))
     return Forecast(torch.cat(paths))
+
+
+def _check_alignment(last: Tensor, first: Tensor) -> None:
+    """Raise unless the history ends with what is known about the first step to come."""
+    differ = ~torch.isclose(last, first, rtol=1e-4, atol=1e-6)
+    if bool(differ.any()):
+        row, place = (int(number) for number in differ.nonzero()[0])
+        raise ValueError(
+            f"known begins with {float(first[row, place]):.6g} for its feature {place} of series {row}, but the last "
+            f"row of history holds {float(last[row, place]):.6g}: a row must hold what is known about the next step, "
+            "in training too. Pass such features as known= of sttau.data.windows, which shifts them, and train on its "
+            "inputs; the end of the series is its history"
+        )
 
 
 def _continue(model: SequenceModel, x: Tensor, known: Tensor, noise: Noise, steps: int, outputs: int) -> Tensor:
@@ -128,6 +150,8 @@ def _continue(model: SequenceModel, x: Tensor, known: Tensor, noise: Noise, step
         mean, variance = model(window, None, noise=replace(noise, first_step=step), mode=mode)
         value = mean if variance is None else mean + variance.sqrt() * draws[:, step]
         path.append(value)
-        window = torch.cat([window[:, 1:], torch.cat([value, known[:, step]], dim=-1)[:, None]], dim=1)
+        if step + 1 < steps:
+            row = torch.cat([value, known[:, step + 1]], dim=-1)  # a value, and what is known about the next
+            window = torch.cat([window[:, 1:], row[:, None]], dim=1)
     whole: Tensor = torch.stack(path, dim=1).unflatten(0, (samples, len(x)))
     return whole

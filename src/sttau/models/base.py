@@ -16,6 +16,7 @@ from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
+from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing
 from sttau.models.steps import features_per_step, partial_patches
@@ -30,14 +31,6 @@ class Chain(NamedTuple):
     first: Tensor  # (batch, k): π_1
     matrices: Tensor  # (batch, time - 1, k, k): A_2 … A_T
     distributions: Tensor  # (batch, time, k): π_t
-
-
-class Metadata(NamedTuple):
-    """What a model keeps of its training data."""
-
-    class_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] = ()
-    vocabulary: tuple[str, ...] | None = None
 
 
 class SequenceModel(Predictor):
@@ -128,7 +121,8 @@ class SequenceModel(Predictor):
             if names and len(names) != size:
                 raise ValueError(f"{what} of the data has {len(names)} entries, but the model has {size or 'none'}")
         vocabulary = None if data.vocabulary is None else tuple(data.vocabulary)
-        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary)
+        notes = getattr(data, "notes", {}) or self.notes  # a file's, or those of this model's training
+        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary, notes)
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the KL divergence of a layer with a distribution over its weights, per sequence; else None."""
@@ -324,5 +318,5 @@ class SequenceModel(Predictor):
             },
             **({} if self.preprocessing is None else {"preprocessing": self.preprocessing.config()}),
             "dtype": str(self.dtype).removeprefix("torch."),
-            "data": {name: value for name, value in self._metadata._asdict().items() if value},
+            "data": self._metadata.config(),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -136,6 +137,16 @@ class Predictor(nn.Module):
     def vocabulary(self) -> tuple[str, ...] | None:
         """Token of each id; None where it is not known."""
         return self.members[0]._metadata.vocabulary
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """What other parts of the library keep with the model, as plain values by name; saved with it."""
+        return self.members[0]._metadata.notes
+
+    def set_note(self, name: str, value: Any) -> None:
+        """Keep a plain value under a name."""
+        for member in self.members:
+            member._metadata = member._metadata._replace(notes={**member._metadata.notes, name: value})
 
     def set_abstention(
         self, *, risk: float | None = None, coverage: float | None = None, confidence: float = 0.95

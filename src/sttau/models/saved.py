@@ -13,10 +13,11 @@ from sttau.checks import check_device
 from sttau.errors import ModelFileError
 from sttau.formats import MAX_BYTES, Format, Header, Tensors
 from sttau.layers import LAYERS
-from sttau.models.base import Metadata, SequenceModel
+from sttau.models.base import SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.decisions import Decisions
 from sttau.models.ensemble import DeepEnsemble
+from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing, TargetScaling
 from sttau.models.regressor import SequenceRegressor
@@ -185,5 +186,5 @@ def _build_network(config: Header) -> SequenceModel:
         own["target_scaling"] = TargetScaling(own["num_outputs"])
     kind: Any = MODELS[config["model"]]
     model: SequenceModel = kind(layer, embedding=embedding, **own)
-    model.set_metadata(Metadata(**{name: tuple(names) for name, names in config.get("data", {}).items()}))
+    model.set_metadata(Metadata.from_config(config.get("data", {})))
     return model.to(_DTYPES[config["dtype"]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ def draw_automaton(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
+    hidden: Collection[tuple[int, str]] = (),
     color: str = BLUE,
 ) -> None:
     """Draw an automaton. Double circles accept; states that accept with a probability are filled by that share.
@@ -45,9 +46,10 @@ def draw_automaton(
         probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
         variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
         smallest: Smallest probability of an edge of a PA that is shown.
+        hidden: Pairs (state, symbol) of a PA whose edges are not shown, such as those without data.
         color: Color of the states.
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
+    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
     layout = arrange(shown, smallest)
     low, high = extent(layout)
     axes.set_xlim(low[0], high[0])
@@ -96,6 +98,7 @@ def drawing(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
+    hidden: Collection[tuple[int, str]] = (),
     color: str = BLUE,
 ) -> Figure:
     """Return a figure of an automaton, sized to fit; arguments are those of :func:`draw_automaton`.
@@ -105,7 +108,7 @@ def drawing(
         >>> drawing(stochastic(2), "PA-2").axes[0].get_title(loc="left")
         'PA-2'
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
+    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
     low, high = extent(arrange(shown, smallest))
     with look():
         width, height = _INCHES * (high - low)
@@ -118,6 +121,7 @@ def drawing(
             probabilities=probabilities,
             variances=variances,
             smallest=smallest,
+            hidden=hidden,
             color=color,
         )
     return figure
@@ -143,6 +147,7 @@ def write_automaton(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
+    hidden: Collection[tuple[int, str]] = (),
 ) -> Path:
     """Write an automaton in the format of the file's suffix: .svg, .png, .dot, .json or .prism.
 
@@ -153,6 +158,8 @@ def write_automaton(
         probabilities: Probabilities as in :func:`draw_automaton`, for drawings and DOT.
         variances: Variances as in :func:`draw_automaton`.
         smallest: Smallest probability as in :func:`draw_automaton`.
+        hidden: Pairs (state, symbol) as in :func:`draw_automaton`; .json and .prism cannot leave them out and are
+            refused.
 
     Example:
         >>> import tempfile
@@ -163,7 +170,18 @@ def write_automaton(
     """
     path = Path(path)
     check_ending(path)
-    notes: dict[str, Any] = {"probabilities": probabilities, "variances": variances, "smallest": smallest}
+    notes: dict[str, Any] = {
+        "probabilities": probabilities,
+        "variances": variances,
+        "smallest": smallest,
+        "hidden": hidden,
+    }
+    if hidden and path.suffix in (".json", ".prism"):
+        pairs = ", ".join(f"state {state} under {symbol!r}" for state, symbol in hidden)
+        raise ValueError(
+            f"{path.name} would define moves that are not known ({pairs}); write a drawing or .dot, which leave them "
+            "out, or observe more"
+        )
     if path.suffix in (".svg", ".png"):
         return save_drawing(drawing(automaton, title, **notes), path)
     text = {

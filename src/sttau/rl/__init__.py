@@ -1,8 +1,8 @@
 """Reinforcement learning with recurrent policies: tasks, policies and their training."""
 
 from sttau.rl.environments import TASKS, Environments, Task, find_task
-from sttau.rl.observed import observed_automaton
-from sttau.rl.policies import Choice, Player, make_policy
+from sttau.rl.observed import ObservedAutomaton, observed_automaton
+from sttau.rl.policies import Choice, Player, Role, make_policy, recall
 from sttau.rl.training import Episodes, Point, Settings, play, train
 
 __all__ = [
@@ -10,13 +10,16 @@ __all__ = [
     "Choice",
     "Environments",
     "Episodes",
+    "ObservedAutomaton",
     "Player",
     "Point",
+    "Role",
     "Settings",
     "Task",
     "find_task",
     "make_policy",
     "observed_automaton",
     "play",
+    "recall",
     "train",
 ]

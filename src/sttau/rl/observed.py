@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
+from torch import Tensor
 
 from sttau.automata import PA
 from sttau.models import FixedLabels, SequenceClassifier
@@ -10,7 +13,25 @@ from sttau.rl.environments import Task
 from sttau.rl.training import Episodes
 
 
-def observed_automaton(policy: SequenceClassifier, episodes: Episodes, task: Task, by: str = "") -> PA:
+class ObservedAutomaton(NamedTuple):
+    """The automaton of a policy's episodes.
+
+    Attributes:
+        pa: Frequencies of the moves; uniform in the rows of ``unseen``, where there is no data.
+        counts: (symbols, k, k) number of times that each move was observed.
+    """
+
+    pa: PA
+    counts: Tensor
+
+    @property
+    def unseen(self) -> tuple[tuple[int, str], ...]:
+        """Pairs (state, symbol) that never occurred; ``hidden=`` of a drawing leaves their moves out."""
+        never = (self.counts.sum(-1) == 0).nonzero().tolist()
+        return tuple((state, self.pa.alphabet[symbol]) for symbol, state in never)
+
+
+def observed_automaton(policy: SequenceClassifier, episodes: Episodes, task: Task, by: str = "") -> ObservedAutomaton:
     """Estimate the automaton of a policy with one state per action from its episodes.
 
     Its symbols are the signs of one observation; it moves from the most probable state at a step to that at the next,
@@ -41,11 +62,7 @@ def observed_automaton(policy: SequenceClassifier, episodes: Episodes, task: Tas
         counts.index_put_((signs[row, 1:length], path[:-1], path[1:]), torch.ones(1).double(), accumulate=True)
         visits.index_put_((path,), torch.ones(1).double(), accumulate=True)
         last_action.index_put_((path,), (episodes.actions[row, :length] == k - 1).double(), accumulate=True)
-    unseen = counts.sum(-1, keepdim=True) == 0
-    counts = torch.where(unseen, torch.ones_like(counts), counts)  # uniform where there is no data
-    return PA(
-        first / first.sum(),
-        counts / counts.sum(-1, keepdim=True),
-        last_action / visits.clamp_min(1),
-        (f"{by} −", f"{by} +"),
-    )
+    total = counts.sum(-1, keepdim=True)
+    frequencies = torch.where(total > 0, counts / total.clamp_min(1), torch.full_like(counts, 1 / k))
+    pa = PA(first / first.sum(), frequencies, last_action / visits.clamp_min(1), (f"{by} −", f"{by} +"))
+    return ObservedAutomaton(pa, counts)

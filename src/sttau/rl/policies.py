@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from sttau.data.dataset import Described
 from sttau.engine import Mode, Noise
 from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
+from sttau.errors import ModelFileError
 from sttau.methods import find_method
 from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task
@@ -77,6 +78,40 @@ class _Names(NamedTuple):
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     vocabulary: tuple[str, ...] | None = None
+
+
+class Role(NamedTuple):
+    """What a policy was trained for."""
+
+    task: str
+    horizon: int
+    choice: Choice
+
+
+def remember(policy: SequenceClassifier, task: Task, choice: Choice) -> None:
+    """Keep the task of a policy and how it chooses actions; they are saved with it."""
+    policy.set_note("policy", Role(task.name, task.horizon, choice)._asdict())
+
+
+def recall(policy: SequenceClassifier) -> Role | None:
+    """Return what a policy was trained for; None where it does not know.
+
+    Example:
+        >>> from sttau.rl.environments import find_task
+        >>> task = find_task("cartpole500-pomdp")
+        >>> policy = make_policy("st-tau", task)
+        >>> remember(policy, task, "greedy")
+        >>> recall(policy)
+        Role(task='cartpole500-pomdp', horizon=500, choice='greedy')
+    """
+    note = policy.notes.get("policy")
+    if note is None:
+        return None
+    kinds = {"task": str, "horizon": int, "choice": str}
+    if not isinstance(note, dict) or any(not isinstance(note.get(name), kind) for name, kind in kinds.items()):
+        raise ModelFileError(f"the policy's note of its task is damaged: {note!r}; name the task and the choice")
+    check_choice(note["choice"])
+    return Role(note["task"], note["horizon"], note["choice"])
 
 
 def check_policy(policy: SequenceClassifier, task: Task) -> None:

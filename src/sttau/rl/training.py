@@ -9,10 +9,11 @@ moving average over earlier batches), in units of the batch's standard deviation
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,11 +21,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sttau.checks import check_same_settings
 from sttau.engine import Noise
+from sttau.files import write_atomically
 from sttau.models import SequenceClassifier
 from sttau.padding import valid_steps
 from sttau.rl.environments import Environments, Task
-from sttau.rl.policies import Choice, Player, check_choice, check_policy, log_probabilities
+from sttau.rl.policies import Choice, Player, check_choice, check_policy, log_probabilities, recall, remember
+from sttau.training import Interrupted
+from sttau.training.checkpoints import checkpoint_path, newest_checkpoint, write_checkpoint
+from sttau.training.interruption import interruptible
+
+_logger = logging.getLogger(__name__)
 
 
 class Episodes(NamedTuple):
@@ -55,7 +63,7 @@ def play(
     policy: SequenceClassifier,
     environments: Environments,
     *,
-    choice: Choice = "sampling",
+    choice: Choice | None = None,
     seed: int = 0,
     number: int = 0,
     on_step: Callable[[], None] = lambda: None,
@@ -65,7 +73,7 @@ def play(
     Args:
         policy: Policy.
         environments: Copies of the environment.
-        choice: How actions are taken from π_t.
+        choice: How actions are taken from π_t; None for the way the policy was trained in, or else ``sampling``.
         seed: Seed of all randomness, together with ``number``.
         number: Number of the batch.
         on_step: Function called before every step, for instance to render a frame.
@@ -80,6 +88,9 @@ def play(
     """
     task, copies = environments.task, environments.copies
     check_policy(policy, task)
+    if choice is None:
+        role = recall(policy)
+        choice = "sampling" if role is None else role.choice
     check_choice(choice)
     first, draws, chance = (int(n) for n in np.random.SeedSequence([seed, number]).generate_state(3))
     noise = Noise.of(torch.arange(copies), seed=draws)
@@ -165,17 +176,23 @@ def train(
     settings: Settings = Settings(),  # noqa: B008 (immutable)
     *,
     seed: int = 0,
-    log: str | os.PathLike[str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 10,
     callbacks: Callback | Iterable[Callback] = (),
 ) -> list[Point]:
     """Train a policy in place and return its learning curve.
+
+    Ctrl-C ends training after the present update, with a checkpoint where there is a folder. The same call resumes from
+    it and ends with the same weights as without the interruption. The policy keeps its task and its choice of actions.
 
     Args:
         policy: Policy of :func:`~sttau.rl.policies.make_policy`.
         task: Task.
         settings: Settings of the training.
         seed: Seed of all randomness except the policy's initial weights.
-        log: File for the learning curve, one line of JSON per point, written during training.
+        folder: Folder for checkpoints and the learning curve, ``log.jsonl``, one line of JSON per point, written during
+            training. A run resumes from its own checkpoint there.
+        checkpoint_every: Updates between two checkpoints.
         callbacks: Functions called with every :class:`Point`.
 
     Example:
@@ -186,54 +203,138 @@ def train(
         [10, 20]
     """
     check_policy(policy, task)
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
     callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
-    optimizer = torch.optim.Adam(policy.parameters(), settings.learning_rate)
-    baseline = torch.zeros(task.horizon)
-    known = torch.zeros(task.horizon, dtype=torch.bool)
-    began, steps, curve = time.perf_counter(), 0, []
-    if log is not None:
-        Path(log).parent.mkdir(parents=True, exist_ok=True)
-        Path(log).write_text("")
+    remember(policy, task, settings.choice)
+    run = _Run(policy, task, settings, seed, None if folder is None else Path(folder))
+    run.resume()
     policy.train()
-    with Environments(task, settings.batch) as environments:
-        for number in range(-(-settings.episodes // settings.batch)):
-            episodes = play(policy, environments, choice=settings.choice, seed=seed, number=number)
-            steps += int(episodes.lengths.sum())
-            layer = policy.layer
-            point = Point(
-                episodes=(number + 1) * settings.batch,
-                steps=steps,
-                reward=float(episodes.scores.mean()),
-                entropy=episodes.entropy,
-                temperature=None if layer.num_states is None else layer.temperature.item(),
-                seconds=round(time.perf_counter() - began, 3),
-            )
-            curve.append(point)
-            if log is not None:
-                with Path(log).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(point._asdict()) + "\n")
-            for callback in callbacks:
-                callback(point)
-            returns = returns_to_go(episodes.rewards, settings.discount)
-            valid = valid_steps(returns, episodes.lengths)
-            mean = (returns * valid).sum(0) / valid.sum(0).clamp_min(1)
-            reached, span = valid.any(0), returns.shape[1]
-            old = torch.where(known[:span], baseline[:span], mean)
-            advantage = (returns - old) * valid
-            baseline[:span] = torch.where(reached, old + (1 - settings.memory) * (mean - old), old)
-            known[:span] |= reached
-            scale = advantage[valid].std(correction=0) + 1e-3
-            scored = log_probabilities(
-                policy, episodes.observations, episodes.actions, noise=episodes.noise, choice=settings.choice
-            )
-            loss = -(advantage / scale * scored)[valid].mean()
-            penalty = policy.penalty(settings.episodes * task.horizon)
-            optimizer.zero_grad()
-            (loss if penalty is None else loss + penalty).backward()
-            nn.utils.clip_grad_norm_(policy.parameters(), settings.clip)
-            optimizer.step()
-    policy.eval()
-    return curve
+    try:
+        with Environments(task, settings.batch) as environments, interruptible() as interrupted:
+            while run.number < run.updates:
+                episodes = play(policy, environments, choice=settings.choice, seed=seed, number=run.number)
+                point = run.record(episodes)
+                for callback in callbacks:
+                    callback(point)
+                run.update(episodes)
+                if interrupted() or run.number % checkpoint_every == 0 or run.number == run.updates:
+                    run.save()
+                if interrupted() and run.number < run.updates:
+                    raise Interrupted(run.interruption())
+    finally:
+        policy.eval()
+    return run.curve
+
+
+class _Run:
+    """One training of a policy: what changes from update to update, its checkpoints and its learning curve."""
+
+    def __init__(
+        self, policy: SequenceClassifier, task: Task, settings: Settings, seed: int, folder: Path | None
+    ) -> None:
+        self.policy, self.task, self.settings, self.folder = policy, task, settings, folder
+        self.updates = -(-settings.episodes // settings.batch)
+        self.optimizer = torch.optim.Adam(policy.parameters(), settings.learning_rate)
+        self.baseline = torch.zeros(task.horizon)
+        self.known = torch.zeros(task.horizon, dtype=torch.bool)  # time steps that the baseline has seen
+        self.number = 0  # updates made
+        self.curve: list[Point] = []
+        self.began = time.perf_counter()
+        self.description = asdict(settings) | {"task": task.name, "horizon": task.horizon, "seed": seed}
+        if folder is not None:
+            config = {name: value for name, value in policy.config().items() if name != "data"}
+            self.description |= {f"model.{name}": value for name, value in config.items()}
+
+    def record(self, episodes: Episodes) -> Point:
+        """Add a batch of episodes to the learning curve."""
+        layer, before = self.policy.layer, self.curve[-1].steps if self.curve else 0
+        point = Point(
+            episodes=(self.number + 1) * self.settings.batch,
+            steps=before + int(episodes.lengths.sum()),
+            reward=float(episodes.scores.mean()),
+            entropy=episodes.entropy,
+            temperature=None if layer.num_states is None else layer.temperature.item(),
+            seconds=round(time.perf_counter() - self.began, 3),
+        )
+        self.curve.append(point)
+        if self.folder is not None:
+            with self._log.open("ab") as file:
+                file.write(_line(point))
+        return point
+
+    def update(self, episodes: Episodes) -> None:
+        """Make one update on a batch of episodes."""
+        settings, policy = self.settings, self.policy
+        returns = returns_to_go(episodes.rewards, settings.discount)
+        valid = valid_steps(returns, episodes.lengths)
+        mean = (returns * valid).sum(0) / valid.sum(0).clamp_min(1)
+        reached, span = valid.any(0), returns.shape[1]
+        old = torch.where(self.known[:span], self.baseline[:span], mean)
+        advantage = (returns - old) * valid
+        self.baseline[:span] = torch.where(reached, old + (1 - settings.memory) * (mean - old), old)
+        self.known[:span] |= reached
+        scale = advantage[valid].std(correction=0) + 1e-3
+        scored = log_probabilities(
+            policy, episodes.observations, episodes.actions, noise=episodes.noise, choice=settings.choice
+        )
+        loss = -(advantage / scale * scored)[valid].mean()
+        penalty = policy.penalty(settings.episodes * self.task.horizon)
+        self.optimizer.zero_grad()
+        (loss if penalty is None else loss + penalty).backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), settings.clip)
+        self.optimizer.step()
+        self.number += 1
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    @property
+    def _log(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "log.jsonl"
+
+    def save(self) -> None:
+        """Write a checkpoint, where there is a folder."""
+        if self.folder is None:
+            return
+        state = {
+            "settings": self.description,
+            "number": self.number,
+            "model": dict(self.policy.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "baseline": self.baseline,
+            "known": self.known,
+            "curve": [tuple(point) for point in self.curve],
+        }
+        write_checkpoint(checkpoint_path(self.folder, self.number), state)
+
+    def resume(self) -> None:
+        """Resume from the newest checkpoint of the folder, if there is one, with the learning curve up to it."""
+        if self.folder is None:
+            return
+        state = newest_checkpoint(self.folder)
+        if state is not None:
+            check_same_settings(self.folder, "run", state["settings"], self.description)
+            self.number = state["number"]
+            self.policy.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.baseline, self.known = state["baseline"], state["known"]
+            self.curve = [Point(*values) for values in state["curve"]]
+            self.began -= self.curve[-1].seconds
+            _logger.info("training resumes from %s", checkpoint_path(self.folder, self.number))
+        write_atomically(self._log, b"".join(map(_line, self.curve)))
+
+    def interruption(self) -> str:
+        """Return what an interruption after this update says."""
+        done = f"training was interrupted after update {self.number} of {self.updates}."
+        if self.folder is None:
+            return f"{done} There is no checkpoint: pass folder= to have one."
+        checkpoint = checkpoint_path(self.folder, self.number)
+        return f"{done} The last checkpoint is {checkpoint}. The same call resumes from it."
+
+
+def _line(point: Point) -> bytes:
+    return json.dumps(point._asdict()).encode() + b"\n"
 
 
 def returns_to_go(rewards: Tensor, discount: float) -> Tensor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sttau.inference.inputs import as_examples
+from sttau.inference.ranges import record_ranges
 from sttau.models import Predictor
 from sttau.training.batches import Data, Order
 from sttau.training.distributed import Processes, join
@@ -23,7 +24,7 @@ from sttau.training.options import TrainKeywords, TrainOptions
 from sttau.training.run import Run, Validation
 from sttau.training.state import TrainState
 from sttau.training.step import EagerStep, GraphedStep
-from sttau.training.validation import as_validation
+from sttau.training.validation import Measure, as_validation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,7 +58,7 @@ def fit(
         validation: Validation data, as a :class:`~sttau.data.SequenceDataset` or a tuple (inputs, targets) or (inputs,
             targets, lengths); or a function that returns a value to monitor, or several by name (see
             :func:`sttau.training.validation`). ``nll`` is monitored for a classifier, ``mse`` for a regressor, unless
-            ``metric`` names another.
+            ``metric`` names another, such as ``error``, or ``mae``, ``crps`` and (with a variance head) ``nll``.
         options: Options of training, :class:`TrainOptions`.
         changes: Single options by name, such as ``updates=300, learning_rate=0.01``; see :class:`TrainOptions`.
 
@@ -101,10 +102,13 @@ def start(
     if measure is not None and options.metric is None and not callable(validation):
         options = options.with_changes(metric="nll" if model.task == "classification" else "mse")
     options.check_validation(measure is not None)
+    if isinstance(measure, Measure):
+        measure.check_metric(options.metric)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
 
+    record_ranges(model, inputs, lengths)
     training = model.training
     with ExitStack() as stack:
         processes = join(device)

@@ -27,7 +27,7 @@ def write_automaton_of_policy(path: Path) -> Path:
     train(policy, task, Settings(choice="greedy"))
     with Environments(task, copies=_EPISODES) as environments:
         played = play(policy, environments, choice="greedy", seed=1)
-    pa = observed_automaton(policy, played, task)
+    pa = observed_automaton(policy, played, task).pa
     content = {"reward": float(played.scores.mean()), "pa": json.loads(to_json(pa))}
     return write_atomically(path, (json.dumps(content, ensure_ascii=False) + "\n").encode())
 

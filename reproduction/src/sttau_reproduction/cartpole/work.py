@@ -142,7 +142,7 @@ def _trained(cell: Cell, folder: Path) -> tuple[SequenceClassifier, Result]:
     task = find_task(cell.data)
     policy = make_policy(cell.method, task, hidden_size=given["hidden_size"], seed=cell.seed, settings=given["layer"])
     settings = Settings(episodes=given["episodes"], learning_rate=given["learning_rate"], choice=given["choice"])
-    points = train(policy, task, settings, seed=cell.seed, log=folder / f"{cell.key}.jsonl")
+    points = train(policy, task, settings, seed=cell.seed, folder=folder / cell.key)
     result = Result(
         experiment=cell.experiment,
         data=cell.data,

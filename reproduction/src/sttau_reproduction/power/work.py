@@ -194,7 +194,7 @@ def _targets(cell: Cell, test: Hours) -> tuple[Tensor, Tensor]:
 def _continue(cell: Cell, model: Predictor) -> tuple[dict[str, float], dict[str, Any]]:
     test = split_of(cell, "test")
     first, power = _targets(cell, test)
-    hour = torch.from_numpy(test.times.astype(np.int64))[first][:, None] + 1 + torch.arange(AHEAD[-1])
+    hour = torch.from_numpy(test.times.astype(np.int64))[first][:, None] + torch.arange(AHEAD[-1])
     answer = forecast(
         model,
         test.inputs[first],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from automata.fa.dfa import DFA
@@ -33,6 +33,7 @@ def diagram(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
+    hidden: Collection[tuple[int, str]] = (),
 ) -> Diagram:
     """Return the states and edges of a drawing.
 
@@ -41,6 +42,7 @@ def diagram(
         probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
         variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
         smallest: Smallest probability of an edge of a PA that is shown.
+        hidden: Pairs (state, symbol) of a PA whose edges are not shown, such as those without data.
 
     Example:
         >>> from sttau.automata import stochastic, tomita
@@ -51,10 +53,12 @@ def diagram(
     """
     automaton = as_automaton(automaton)
     if isinstance(automaton, DFA):
+        if hidden:
+            raise TypeError("hidden is for PAs; leave moves out of a DFA itself")
         return _dfa_diagram(automaton, probabilities, variances)
     if probabilities is not None or not (variances is None or isinstance(variances, Tensor)):
         raise TypeError("a PA has its own probabilities, and variances must be a tensor (symbols, k, k)")
-    return _pa_diagram(automaton, variances, smallest)
+    return _pa_diagram(automaton, variances, smallest, hidden)
 
 
 def _dfa_diagram(
@@ -79,7 +83,7 @@ def _dfa_diagram(
     )
 
 
-def _pa_diagram(pa: PA, variances: Tensor | None, smallest: float) -> Diagram:
+def _pa_diagram(pa: PA, variances: Tensor | None, smallest: float, hidden: Collection[tuple[int, str]]) -> Diagram:
     if variances is not None and variances.shape != pa.matrices.shape:
         raise ValueError(
             f"variances must have the shape of matrices, {tuple(pa.matrices.shape)}, got {tuple(variances.shape)}"
@@ -90,7 +94,7 @@ def _pa_diagram(pa: PA, variances: Tensor | None, smallest: float) -> Diagram:
     for source in range(pa.num_states):
         for a, symbol in enumerate(pa.alphabet):
             for target, p in enumerate(table[a][source]):
-                if p >= max(smallest, 1e-300):
+                if p >= max(smallest, 1e-300) and (source, symbol) not in hidden:
                     v = None if spread is None else spread[a][source][target]
                     edges.setdefault((source, target), []).append(_label(symbol, p, v, 2))
     return Diagram(pa.initial.tolist(), pa.output.tolist(), edges)

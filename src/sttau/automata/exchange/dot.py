@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +17,7 @@ def to_dot(
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
     smallest: float = 0.005,
+    hidden: Collection[tuple[int, str]] = (),
 ) -> str:
     r"""Return an automaton in the DOT language; double circles accept. Arguments are those of :func:`diagram`.
 
@@ -36,7 +37,7 @@ def to_dot(
         }
         <BLANKLINE>
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest)
+    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
     lines = ["digraph automaton {", "  rankdir=LR;", "  node [shape=circle];"]
     for state, chance in enumerate(shown.output):
         shape = {0.0: "", 1.0: " [shape=doublecircle]"}.get(chance, f' [label="{state}\\n{chance:.2f}"]')
