@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sttau.checks import check_inputs
-from sttau.data import Described
+from sttau.data import Described, Schema
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
+from sttau.models.metadata import Metadata
 from sttau.padding import clear_padding
 
 Task = Literal["classification", "regression"]
@@ -117,7 +118,7 @@ class Predictor(nn.Module):
 
     @abstractmethod
     def set_metadata(self, data: Described) -> None:
-        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model."""
+        """Keep the names of classes, features and columns and the vocabulary of the data; they are saved with it."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -134,6 +135,11 @@ class Predictor(nn.Module):
         """Token of each id; None where it is not known."""
         return self.members[0]._metadata.vocabulary
 
+    @property
+    def schema(self) -> Schema | None:
+        """Roles of the columns of the table it was trained on; None where they are not known."""
+        return self.members[0]._metadata.schema
+
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """Return all that constructs a predictor like this one, except its weights, as plain values."""
@@ -147,14 +153,6 @@ class Predictor(nn.Module):
         from sttau.models.saved import save
 
         return save(self, path)
-
-
-class Metadata(NamedTuple):
-    """What a model keeps of its training data."""
-
-    class_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] = ()
-    vocabulary: tuple[str, ...] | None = None
 
 
 class SequenceModel(Predictor):
@@ -210,7 +208,7 @@ class SequenceModel(Predictor):
         return self.layer
 
     def set_metadata(self, data: Described) -> None:
-        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model.
+        """Keep the names of classes, features and columns and the vocabulary of the data; they are saved with it.
 
         Other data can then be read in the same way: ``sttau.data.read(path, like=model)``, or
         ``sttau.data.encode(texts, model.vocabulary)``.
@@ -231,7 +229,7 @@ class SequenceModel(Predictor):
             if names and len(names) != size:
                 raise ValueError(f"{what} of the data has {len(names)} entries, but the model has {size or 'none'}")
         vocabulary = None if data.vocabulary is None else tuple(data.vocabulary)
-        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary)
+        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary, data.schema)
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the KL divergence of a layer with a distribution over its weights, per sequence; else None."""
@@ -388,5 +386,5 @@ class SequenceModel(Predictor):
                 "padding_idx": self.embedding.padding_idx,
             },
             "dtype": str(self.dtype).removeprefix("torch."),
-            "data": {name: value for name, value in self._metadata._asdict().items() if value},
+            "data": self._metadata.config(),
         }

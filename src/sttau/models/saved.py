@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from sttau.formats import Format, Header, Tensors
 from sttau.layers import LAYERS
-from sttau.models.base import Metadata, Predictor, SequenceModel
+from sttau.models.base import Predictor, SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.ensemble import DeepEnsemble
+from sttau.models.metadata import Metadata
 from sttau.models.regressor import SequenceRegressor
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -116,5 +117,5 @@ def _build_network(config: Header) -> SequenceModel:
     embedding = None if config["embedding"] is None else nn.Embedding(**config["embedding"])
     kind: Any = MODELS[config["model"]]
     model: SequenceModel = kind(layer, embedding=embedding, **config["arguments"])
-    model.set_metadata(Metadata(**{name: tuple(names) for name, names in config.get("data", {}).items()}))
+    model.set_metadata(Metadata.from_config(config.get("data", {})))
     return model.to(_DTYPES[config["dtype"]])
