@@ -101,9 +101,9 @@ def is_missing(cell: Any) -> bool:
     """Whether a cell is empty, NaN or a common word for a missing value."""
     if isinstance(cell, str):
         return cell.strip().lower() in _MISSING
-    return (
-        cell is None or (isinstance(cell, float) and math.isnan(cell)) or type(cell).__name__ in ("NaTType", "NAType")
-    )
+    if cell is None or type(cell).__name__ in ("NaTType", "NAType"):  # of pandas
+        return True
+    return (isinstance(cell, float) and math.isnan(cell)) or (isinstance(cell, np.datetime64) and bool(np.isnat(cell)))
 
 
 def plain(cell: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from sttau.data.cells import describe_file, plain
 from sttau.data.columns import Choose, Table, read_table
 from sttau.data.dataset import Described, SequenceDataset
 from sttau.data.features import choose_features, feature_columns, make_features
+from sttau.data.frames import as_table
 from sttau.data.layout import find_layout
 from sttau.data.long_table import find_series, pad, warn_counters
 from sttau.data.request import Request
@@ -50,8 +52,8 @@ def read(
     ``remarks`` and ``summary()`` of the result. Rows are counted from 1, without the header.
 
     Args:
-        source: Path of the file, whose ending names the format; a pandas or polars data frame, or a
-            ``datasets.Dataset``.
+        source: Path of the file, whose ending names the format; or a data frame of pandas, polars or PyArrow, or
+            a ``datasets.Dataset``.
         like: Training data, or a model with its metadata. Columns, classes, categories and vocabulary are taken from
             it, and targets may be missing: they become -1, or NaN for regression.
         target: Name of the column of targets; ``label`` by default.
@@ -91,6 +93,9 @@ def read(
         check_choice(name, value, kind)
     roles = Schema(layout, id, time, target, text, group, task=task, missing=missing)
     request = Request(roles, like, features, vocabulary_size, split, max_bytes)
+    if not isinstance(source, (str, os.PathLike)):
+        table = as_table(source, choose_columns("frame", request))
+        return make_dataset(table, request, request.limit(8 * table.rows * len(table.columns)))
     path = Path(source)
     if not path.is_file():
         raise FileNotFoundError(f"no file at {path}")
