@@ -1,6 +1,7 @@
 """Data sets, all in one form."""
 
 from sttau.data.arrays import from_arrays
+from sttau.data.chunks import read_chunks
 from sttau.data.dataset import Described, LabeledSequence, PaddedBatch, SequenceDataset, collate
 from sttau.data.registry import DATASETS, SPLITS, load
 from sttau.data.schema import Schema
@@ -26,6 +27,7 @@ __all__ = [
     "from_arrays",
     "load",
     "read",
+    "read_chunks",
     "split",
     "tokenize",
     "windows",

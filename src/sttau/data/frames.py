@@ -38,8 +38,9 @@ def _open(frame: Any) -> tuple[list[str], Callable[[int], Sequence[Any]], int]:
         if any(name is not None for name in frame.index.names):
             frame = frame.reset_index()  # such as series and time of sktime
         return [str(name) for name in frame.columns], lambda place: frame.iloc[:, place].to_numpy(), len(frame)
+    if "polars" in packages and hasattr(frame, "collect"):
+        frame = frame.collect()
     if "polars" in packages and hasattr(frame, "columns"):
-        frame = frame.collect() if hasattr(frame, "collect") else frame
         return list(frame.columns), lambda place: frame.to_series(place).to_list(), len(frame)
     if "pyarrow" in packages and hasattr(frame, "column_names"):
         return list(frame.column_names), lambda place: frame.column(place).to_pylist(), int(frame.num_rows)
