@@ -128,7 +128,7 @@ def test_a_saved_model_reads_new_sequences_in_its_own_order_of_features(tmp_path
 
 def test_numbers_are_read_for_a_regressor(tmp_path: Path) -> None:
     rows = [{**row, "label": {"a": 1.5, "b": -2}[row["sequence"]]} for row in LONG]
-    train = read(write(tmp_path / "train.csv", rows), target="number")
+    train = read(write(tmp_path / "train.csv", rows), task="regression")
     assert train.labels.tolist() == [-2.0, 1.5]
     assert train.class_names == ()
     model = SequenceRegressor(STTauGRU(2, 8, num_states=3))
@@ -142,7 +142,7 @@ def test_numbers_are_read_for_a_regressor(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [".csv", ".jsonl", ".parquet"])
 def test_class_numbers_and_names_are_the_same_in_every_form(tmp_path: Path, form: str) -> None:
     rows = [{"sequence": row, "x": 0.5, "label": label} for row, label in enumerate([10, 9, 2, 10])]
-    data = read(write(tmp_path / f"numbers{form}", rows))
+    data = read(write(tmp_path / f"numbers{form}", rows), layout="long")
     assert data.class_names == ("2", "9", "10")
     assert data.labels.tolist() == [2, 1, 0, 2]
     assert data.ids == ("0", "1", "2", "3")
@@ -174,7 +174,7 @@ def test_dates_of_parquet_are_times(tmp_path: Path) -> None:
 def test_without_times_rows_keep_their_order_and_columns_can_be_named(tmp_path: Path) -> None:
     rows = [{"patient": "p", "mv": x, "who": "nurse", "state": "ok"} for x in (3, 1, 2)]
     rows.append({"patient": "q", "mv": 0, "who": "nurse", "state": "ko"})
-    data = read(write(tmp_path / "t.csv", rows), sequence="patient", label="state", features=["mv"], split="validation")
+    data = read(write(tmp_path / "t.csv", rows), id="patient", target="state", features=["mv"], split="validation")
     assert data.inputs[0, :, 0].tolist() == [3.0, 1.0, 2.0]
     assert data.split == "validation"
 
@@ -188,7 +188,7 @@ def test_missing_values_are_all_reported_with_their_rows_and_never_guessed(tmp_p
     rows[2]["temperature"] = ""
     message = (
         r"t\.csv has 7 missing values: 'temperature' in row 3; 'pulse' in rows 1, 4, 6, 8, 10 and 1 more\. "
-        r"Fill them in, or leave those sequences out\."
+        r"Fill them in, leave those series out, or pass missing=\"keep\""
     )
     with pytest.raises(ValueError, match=message):
         read(write(tmp_path / "t.csv", rows))
@@ -209,18 +209,18 @@ def change(row: int, **cells: Any) -> list[dict[str, Any]]:
     ("rows", "message"),
     [
         (change(4, pulse="fast"), r"has 'fast' as 'pulse' in row 4; expected a number.*features="),
-        (change(4, pulse="inf"), "has 'inf' as 'pulse' in row 4; expected a finite number"),
+        (change(4, pulse="inf"), "has inf as 'pulse' in row 4; expected a finite number"),
         (change(3, sequence=""), "has no 'sequence' in row 3"),
         (change(3, time=""), "has no 'time' in row 3"),
         (change(3, time="soon"), "has 'soon' as 'time' in row 3; expected a number or an ISO date"),
-        (change(3, time=3), "has the 'time' '3' twice in sequence 'b': rows 3, 5"),
-        (change(3, label="ill"), r"has the 'label' 'ill' and 'well' in sequence 'b' \(rows 3, 1\)"),
-        (change(2, label=""), r"has the 'label' 'ill' and '' in sequence 'a' \(rows 4, 2\)"),
+        (change(3, time=3), "has the 'time' '3' twice in series 'b': rows 3, 5"),
+        (change(3, label="ill"), r"has the 'label' 'ill' and 'well' in series 'b' \(rows 3, 1\)"),
+        (change(2, label=""), r"has the 'label' 'ill' and '' in series 'a' \(rows 4, 2\)"),
         ([{**row, "label": ""} for row in LONG], "has no 'label' in rows 3, 4; training needs one"),
         ([{**row, "label": "u"} for row in LONG], "has a single class, 'u'"),
-        ([{"time": 1, "x": 2}], "has no column 'sequence' .* it has time, x"),
-        ([{"sequence": 1, "label": 2}], "has no columns for features; it has sequence, label"),
-        ([{"sequence": 1, "x": 2}], "has no column 'label', which training needs; it has sequence, x"),
+        ([{"time": 1, "x": 2}], "no column identifies the series of a row.*the columns time, x.*id=.*windows"),
+        ([{"sequence": 1, "label": 2}] * 2, "has no columns for features; it has sequence, label"),
+        ([{"sequence": 1, "x": 2}] * 2, "has no column 'label', which training needs; it has sequence, x.*target="),
         ([{"text": "a", "label": 1}, {"text": " ", "label": 2}], "has no text in row 2"),
     ],
 )
@@ -232,7 +232,7 @@ def test_what_is_wrong_is_said_with_the_row(tmp_path: Path, rows: list[dict[str,
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", b"sequence,x,label\n1,2,3\n4,5\n", r"t\.csv has 2 cells in row 2 \(line 3\), but 3 columns"),
+        ("t.csv", b"sequence,x,label\n1,2,3\n4,5\n", r"t\.csv has 2 cells in line 3, but 3 columns"),
         ("t.csv", b"x,x\n1,2\n", "has more than one column 'x'"),
         ("t.csv", b"sequence,x,label\n", "holds no rows"),
         ("t.csv", b"", "holds no rows"),
@@ -241,7 +241,7 @@ def test_what_is_wrong_is_said_with_the_row(tmp_path: Path, rows: list[dict[str,
         ("t.jsonl", b"[1, 2]\n", "has a list in row 1; expected an object"),
         ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
         ("t.npz", b"PK nothing", r"cannot be read as a \.npz"),
-        ("t.xlsx", b"", r"must end in \.csv, \.tsv, \.jsonl, \.parquet or \.npz"),
+        ("t.xlsx", b"", r"must end in \.csv, \.tsv, \.jsonl, \.parquet, \.txt or \.npz"),
     ],
 )
 def test_broken_files_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -254,7 +254,7 @@ def test_broken_files_are_refused(tmp_path: Path, name: str, content: bytes, mes
 def test_a_file_of_a_spreadsheet_with_its_mark_and_line_ends_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes("\ufeffsequence,x,label\r\n1,2,u\r\n\r\n2,3,v\r\n".encode())
-    assert read(path).inputs[:, 0, 0].tolist() == [2.0, 3.0]
+    assert read(path, layout="long").inputs[:, 0, 0].tolist() == [2.0, 3.0]
 
 
 def test_what_prediction_needs_and_does_not_find_is_named(tmp_path: Path) -> None:
@@ -267,14 +267,14 @@ def test_what_prediction_needs_and_does_not_find_is_named(tmp_path: Path) -> Non
     short = [{name: cell for name, cell in row.items() if name != "pulse"} for row in LONG]
     with pytest.raises(ValueError, match="has no column 'pulse' for a feature"):
         read(write(tmp_path / "short.csv", short), like=train)
-    with pytest.raises(ValueError, match="holds texts, but like has no vocabulary"):
+    with pytest.raises(ValueError, match="has no column that identifies the series of a row; it has text, label"):
         read(texts, like=train)
     with pytest.raises(ValueError, match=r"has no feature names.*model\.set_metadata\(train\)"):
         read(long, like=SequenceClassifier(nn.LSTM(2, 4), 2))
     with pytest.raises(FileNotFoundError, match="no file at"):
         read(tmp_path / "none.csv")
-    with pytest.raises(ValueError, match="target must be 'class' or 'number', got 'label'"):
-        read(long, target="label")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="task must be 'classification' or 'regression', got 'class'"):
+        read(long, task="class")  # type: ignore[arg-type]
 
 
 def test_without_pyarrow_the_extra_is_named_and_all_else_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,24 +317,23 @@ def test_arrays_of_tokens_names_and_numbers(tmp_path: Path) -> None:
     assert (data.inputs.dtype, data.labels.tolist(), data.class_names) == (torch.int32, [1, 0], ("u", "v"))
     assert data.vocabulary == ("a", "b", "c")
     np.savez(path, inputs=np.zeros((2, 3, 1)), labels=[0.5, 1.5])
-    assert read(path, target="number").labels.tolist() == [0.5, 1.5]
+    assert read(path).labels.tolist() == [0.5, 1.5]
     np.savez(path, inputs=np.zeros((2, 3, 1)), labels=[0, 2])
-    assert read(path).class_names == ("0", "1", "2")
+    assert read(path).class_names == ("0", "2")
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"x": [1]}, "has no array 'inputs'; it has x"),
-        ({"inputs": np.zeros((2, 3))}, r"inputs of shape \(2, 3\) and type float64"),
+        ({"inputs": np.zeros(6)}, r"inputs of shape \(6,\) and type float64"),
         ({"inputs": np.zeros((2, 3, 1)), "lengths": [3, 4]}, "must have 2 integer lengths from 1 to 3"),
         ({"inputs": np.zeros((2, 3, 1)), "lengths": [3]}, "must have 2 integer lengths from 1 to 3"),
-        ({"inputs": np.array([[[0.0]], [[np.nan]]])}, "has missing or infinite values in row 2 of inputs"),
-        ({"inputs": np.zeros((2, 3, 1))}, "has no array 'labels', which training needs"),
+        ({"inputs": np.array([[[0.0]], [[np.nan]]])}, "has missing or infinite values, .* in row 2 of inputs"),
+        ({"inputs": np.zeros((2, 3, 1))}, "has no targets, which training needs; in a .npz they are called 'labels'"),
         ({"inputs": np.zeros((2, 3, 1)), "labels": [1]}, r"labels of shape \(1,\)"),
-        ({"inputs": np.zeros((2, 3, 1)), "labels": [0.5, 1.0]}, "labels of type float64"),
         ({"inputs": np.zeros((2, 3, 1)), "labels": [0, 5], "class_names": ["u", "v"]}, "has label 5 in row 2"),
-        ({"inputs": np.zeros((2, 3, 1)), "labels": [0, -1]}, "has label -1 in row 2"),
+        ({"inputs": np.zeros((2, 3, 1)), "labels": [0, -1], "class_names": ["u", "v"]}, "has label -1 in row 2"),
         ({"inputs": np.array([object()])}, r"cannot be read as a \.npz of plain arrays"),
     ],
 )

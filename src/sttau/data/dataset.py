@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sttau.data.schema import Schema
+
 
 class Described(Protocol):
     """Names by which new data is read: those of a data set, or of a model that keeps the names of its training data."""
@@ -25,6 +27,10 @@ class Described(Protocol):
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
         """Token of each id."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """Roles of the columns of the table that the data was read from; None where it was no table."""
 
 
 class LabeledSequence(NamedTuple):
@@ -79,6 +85,9 @@ class SequenceDataset(Dataset[LabeledSequence]):
         feature_names: Name of each feature, where they have names.
         ids: Name of each sequence at its source, such as record and sample of a heartbeat.
         label_scale: (offset, factor) where targets were scaled: original = offset + factor · label.
+        schema: Roles of the columns of the table that the data was read from.
+        groups: Group of each sequence, such as the patient, which a split keeps together.
+        remarks: Remarks of the reader: what it decided, and what looks odd.
 
     Example:
         >>> from sttau.data import load
@@ -100,6 +109,9 @@ class SequenceDataset(Dataset[LabeledSequence]):
     feature_names: tuple[str, ...] = ()
     ids: tuple[str, ...] | None = None
     label_scale: tuple[float, float] | None = None
+    schema: Schema | None = None
+    groups: tuple[str, ...] | None = None
+    remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -137,5 +149,29 @@ class SequenceDataset(Dataset[LabeledSequence]):
             >>> sorted(set(digits.select(digits.labels >= 8).labels.tolist()))
             [8, 9]
         """
-        ids = None if self.ids is None else tuple(self.ids[row] for row in torch.arange(len(self))[rows].tolist())
-        return replace(self, inputs=self.inputs[rows], lengths=self.lengths[rows], labels=self.labels[rows], ids=ids)
+        places = torch.arange(len(self))[rows].tolist()
+        ids, groups = (
+            None if names is None else tuple(names[row] for row in places) for names in (self.ids, self.groups)
+        )
+        return replace(
+            self,
+            inputs=self.inputs[rows],
+            lengths=self.lengths[rows],
+            labels=self.labels[rows],
+            ids=ids,
+            groups=groups,
+        )
+
+    def summary(self) -> str:
+        """Return what the data holds, as a few lines of text: layout, lengths, features, target and warnings.
+
+        Example:
+            >>> from sttau.data import load
+            >>> print(load("stochastic1", "train")[:20].summary())
+            stochastic1, train: 20 sequences of 2 tokens
+              vocabulary: 3 tokens
+              target: 2 classes: reject 14, accept 6
+        """
+        from sttau.data.summary import summarize
+
+        return summarize(self)

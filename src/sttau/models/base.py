@@ -100,7 +100,7 @@ class SequenceModel(Predictor):
         return 1 if self.preprocessing is None else self.preprocessing.patch_size
 
     def set_metadata(self, data: Described) -> None:
-        """Keep the names of classes and features and the vocabulary of the data; they are saved with the model.
+        """Keep the names of classes, features and columns and the vocabulary of the data; they are saved with it.
 
         Other data can then be read in the same way: ``sttau.data.read(path, like=model)``, or
         ``sttau.data.encode(texts, model.vocabulary)``.
@@ -121,8 +121,9 @@ class SequenceModel(Predictor):
             if names and len(names) != size:
                 raise ValueError(f"{what} of the data has {len(names)} entries, but the model has {size or 'none'}")
         vocabulary = None if data.vocabulary is None else tuple(data.vocabulary)
+        names, features = tuple(data.class_names), tuple(data.feature_names)
         notes = getattr(data, "notes", {}) or self.notes  # a file's, or those of this model's training
-        self._metadata = Metadata(tuple(data.class_names), tuple(data.feature_names), vocabulary, notes)
+        self._metadata = Metadata(names, features, vocabulary, data.schema, notes)
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the KL divergence of a layer with a distribution over its weights, per sequence; else None."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sttau.checks import check_inputs
-from sttau.data import Described
+from sttau.data import Described, Schema
 from sttau.engine import Noise
 from sttau.layers import LayerMode
 from sttau.models.decisions import Decisions, Threshold
@@ -137,6 +137,11 @@ class Predictor(nn.Module):
     def vocabulary(self) -> tuple[str, ...] | None:
         """Token of each id; None where it is not known."""
         return self.members[0]._metadata.vocabulary
+
+    @property
+    def schema(self) -> Schema | None:
+        """Roles of the columns of the table it was trained on; None where they are not known."""
+        return self.members[0]._metadata.schema
 
     @property
     def notes(self) -> Mapping[str, Any]:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sttau.data import read
+from sttau.errors import DataError
+
+
+def write(folder: Path, text: str, name: str = "t.csv") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_text_columns_become_one_feature_per_category_and_travel(tmp_path: Path) -> None:
+    train = read(write(tmp_path, "id,x,color,label\na,1,red,u\na,2,blue,u\nb,3,red,v\n"))
+    assert train.feature_names == ("x", "color=blue", "color=red")
+    assert train.inputs[0].tolist() == [[1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
+    assert train.schema is not None
+    assert train.schema.categories == {"color": ("blue", "red")}
+    with pytest.warns(UserWarning, match="column 'color' has categories that training had not: green"):
+        new = read(write(tmp_path, "id,color,x\nc,green,5\nc,red,6\n", "new.csv"), like=train)
+    assert new.inputs[0].tolist() == [[5.0, 0.0, 0.0], [6.0, 0.0, 1.0]]
+    assert any("green" in note for note in new.remarks)
+
+
+def test_missing_values_are_kept_as_nan_if_asked_and_by_what_was_trained_so(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,x,color,label\na,,red,u\na,2,,u\nb,3,blue,v\n")
+    with pytest.raises(DataError, match=r"has 2 missing values: 'x' in row 1; 'color' in row 2\. .*missing=.keep."):
+        read(path)
+    data = read(path, missing="keep")
+    assert data.inputs[0].isnan().tolist() == [[True, False, False], [False, True, True]]
+    assert int(data.inputs[1].isnan().sum()) == 0  # padding is zero
+    assert int(read(path, like=data).inputs.isnan().sum()) == 3
+
+
+def test_a_column_of_numbers_with_a_slip_is_not_a_category(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has 'fast' as 'x' in row 2; expected a number"):
+        read(write(tmp_path, "id,x,label\na,1,u\na,fast,u\nb,3,v\n"))
+    many = "\n".join(f"a,name {number},u" for number in range(150))
+    with pytest.raises(DataError, match=r"has 150 different texts in column 'x'.*id='x'.*text='x'"):
+        read(write(tmp_path, f"id,x,label\n{many}\n"))
+
+
+def test_a_column_is_read_alike_whether_its_texts_come_early_or_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sttau.data.columns._CELLS", 60)
+    rows = [f"{number % 5},{number % 7:02d},u" for number in range(60)] + ["b,x,v"] * 70
+    data = read(write(tmp_path, "id,code,label\n" + "\n".join(rows)))
+    assert data.feature_names == (*(f"code={number:02d}" for number in range(7)), "code=x")
+
+
+@pytest.mark.parametrize("value", ["1e39", "-1e39", "inf", "1e999"])
+def test_numbers_that_float32_cannot_hold_are_refused_with_their_row(tmp_path: Path, value: str) -> None:
+    with pytest.raises(DataError, match=r"t\.csv has .* as 'x' in row 2; expected .*other units"):
+        read(write(tmp_path, f"id,x,label\na,1,u\na,{value},u\nb,3,v\n"))
+    with pytest.raises(DataError, match=r"t\.csv has .* as 'label' in row 3; expected"):
+        read(write(tmp_path, f"id,x,label\na,1,1.5\na,2,1.5\nb,3,{value}\n"), task="regression")
+
+
+def test_dates_are_features_only_if_they_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,x,seen,label\na,1,2024-01-01,u\na,2,2024-01-02,u\nb,3,2024-01-03,v\n")
+    with pytest.warns(UserWarning, match="column 'seen' holds dates and is not used"):
+        assert read(path).feature_names == ("x",)
+    data = read(path, features=["seen", "x"])
+    assert data.inputs[0].tolist() == [[19723.0, 1.0], [19724.0, 2.0]]  # days since 1970
+    assert read(path, like=data).inputs.tolist() == data.inputs.tolist()
+
+
+def test_a_time_or_a_counter_is_no_feature_without_a_warning(tmp_path: Path) -> None:
+    rows = [(name, step, 100 + step, step * step) for name in "ab" for step in range(6)]
+    table = "\n".join(f"{name},{t},{n},{x},{name}" for name, t, n, x in rows)
+    with pytest.warns(UserWarning, match=r"feature 'row' only counts the steps \(\+1 in each\); use time='row'"):
+        data = read(write(tmp_path, f"id,t,row,x,label\n{table}\n"))
+    assert data.feature_names == ("row", "x")  # t orders
+    with pytest.warns(UserWarning, match="t.csv") as caught:
+        data = read(write(tmp_path, f"id,t,row,x,label\n{table}\n"), time="row")
+    messages = [str(warning.message) for warning in caught]
+    assert any("column 't' is used as a feature, though its name suggests a time" in text for text in messages)
+    assert data.summary().count("warning: ") == len(messages)
+    read(write(tmp_path, f"id,t,row,x,label\n{table}\n"), features=["x"])
+
+
+def test_an_index_of_rows_without_a_name_is_ignored_and_said_to_be(tmp_path: Path) -> None:
+    data = read(write(tmp_path, ",id,x,label\n0,a,1,u\n1,a,5,u\n2,b,3,v\n"))
+    assert data.feature_names == ("x",)
+    assert any("first column has no name" in note for note in data.remarks)
+    with pytest.raises(DataError, match=r"begins with numbers \(1, 0\.5, 0\.25\).*add a header"):
+        read(write(tmp_path, "1,0.5,0.25\n2,0.5,0.75\n"))
