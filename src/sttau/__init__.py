@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         STTauLSTM,
         VariationalDropoutLSTM,
     )
+    from sttau.methods.create import create_model
     from sttau.models import DeepEnsemble, SequenceClassifier, SequenceRegressor, load
     from sttau.training import fit
 
@@ -50,6 +51,7 @@ _NAMES = {
         "StateRegularizedLSTM",
         "VariationalDropoutLSTM",
     ),
+    "methods": ("create_model",),
     "models": ("DeepEnsemble", "SequenceClassifier", "SequenceRegressor", "load"),
     "training": ("fit",),
 }
@@ -90,6 +92,7 @@ __all__ = [
     "calibrate",
     "calibration",
     "compare",
+    "create_model",
     "data",
     "errors",
     "fit",

@@ -6,7 +6,9 @@ Exit codes: 0 success, 1 failure, 2 wrong option, 130 interrupted. Errors are on
 from __future__ import annotations
 
 import codecs
+import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -52,7 +54,10 @@ class App(typer.Typer):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="sttau.plain")
-        return super().__call__(*arguments, **options)
+        try:
+            return super().__call__(*arguments, **options)
+        except KeyboardInterrupt:  # while modules are imported
+            sys.exit(130)
 
 
 def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> App:
@@ -65,8 +70,14 @@ def make_app(name: str, about: str, package: str, commands: Iterable[str]) -> Ap
         commands: Names of the modules. A module with an ``app`` is a group of commands; any other has a function of its
             own name, which is the command.
     """
-    app = App(name=name, help=about, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-    app.callback()(lambda: None)  # with a single command, too, its name is part of the command line
+    app = App(name=name, help=about, no_args_is_help=True, pretty_exceptions_show_locals=False)
+
+    @app.callback()
+    def common(
+        debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    ) -> None:
+        set_debug(debug)
+
     for command in commands:
         module = import_module(f"{package}.{command}")
         if hasattr(module, "app"):
@@ -183,20 +194,53 @@ class ProgressBars:
 # ------------------------------------------------------------------------------------------------------------- errors
 
 
+_debugs = False
+
+
+def set_debug(debug: bool) -> None:
+    """Choose whether errors are shown with their traceback."""
+    global _debugs
+    _debugs = debug
+
+
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
+    Console(stderr=True).print(f"Warning: {message}", style="yellow", soft_wrap=True, markup=False, highlight=False)
+
+
 @contextmanager
-def plain_errors() -> Iterator[None]:
-    """Print expected errors as one line, without a traceback, and exit with code 1, or 130 after an interruption."""
+def plain_errors(hint: str = "") -> Iterator[None]:
+    """Print expected errors and warnings as one line each, without a traceback.
+
+    The exit code is 1 after an error, and 130 after an interruption. With ``--debug``, errors are raised as they are.
+
+    Args:
+        hint: What to do after an interruption.
+    """
+    shown = warnings.showwarning
+    warnings.showwarning = _print_warning
     try:
         yield
-    except OSError as error:
-        _print_error(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
-        raise typer.Exit(1) from error
-    except (ValueError, ImportError, FloatingPointError) as error:
-        _print_error(str(error))
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt as error:
-        _print_error(str(error) or "interrupted")
+    except (OSError, ValueError, ImportError, FloatingPointError, KeyboardInterrupt) as error:
+        if _debugs:
+            raise
+        _exit_after(error, hint)
+    finally:
+        warnings.showwarning = shown
+
+
+def _exit_after(error: BaseException, hint: str) -> NoReturn:
+    """Print an error as one line, and exit."""
+    if isinstance(error, BrokenPipeError):  # whoever reads the output has seen enough
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (Python flushes it at exit)
+        raise typer.Exit(0) from error
+    if isinstance(error, KeyboardInterrupt):
+        _print_error(" ".join(filter(None, (str(error) or "interrupted", hint))))
         raise typer.Exit(130) from error
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        _print_error(f"{error.filename}: {error.strerror}")
+    else:
+        _print_error(str(error))
+    raise typer.Exit(1) from error
 
 
 def usage_error(message: str) -> NoReturn:

@@ -20,7 +20,6 @@ from sttau.data import SequenceDataset
 from sttau.errors import ResultsError, reading
 from sttau.files import write_atomically
 from sttau.inference import Prediction, RegressionPrediction, predict
-from sttau.metrics import gaussian_nll
 from sttau.metrics.rows import Rows, metric_rows
 from sttau.models import Predictor
 from sttau.ood import max_probability_score
@@ -131,7 +130,7 @@ def train_network(
         log = fit(
             model,
             splits.train,
-            validation=_validation(model, splits.validation, samples),
+            validation=validation(model, splits.validation, samples=samples),
             options=options.with_changes(callbacks=callbacks),
         )
         took = time.perf_counter() - began
@@ -159,7 +158,7 @@ def evaluate_network(model: Predictor, splits: Splits, seed: int, samples: int, 
     mean = prediction.mean.cpu()
     milliseconds = (time.perf_counter() - began) * 1e3 / len(test)
     if isinstance(prediction, RegressionPrediction):
-        return Evaluation(milliseconds, metric_rows("regression", *_mixture(prediction), _targets(test)))
+        return Evaluation(milliseconds, metric_rows("regression", *prediction.cpu().mixture(), _targets(test)))
     labels = test.labels.long().cpu()
     ood = None if splits.ood is None else run(*splits.ood)
     rows = _classification_rows(mean, labels, None if ood is None else ood.mean.cpu())
@@ -180,26 +179,6 @@ def _classification_rows(probabilities: Tensor, labels: Tensor, ood: Tensor | No
     if ood is not None:
         rows |= metric_rows("detection", max_probability_score(probabilities), max_probability_score(ood))
     return rows
-
-
-def _validation(model: Predictor, data: SequenceDataset, samples: int) -> Callable[[], dict[str, float]]:
-    """Negative log-likelihood of the prediction: for regression, of the mixture over samples."""
-    if model.task == "classification":
-        return validation(model, data, samples=samples)
-    targets = _targets(data)
-
-    def measure() -> dict[str, float]:
-        prediction: Any = predict(model, data, samples=samples, keep_samples=True)
-        return {"nll": gaussian_nll(*_mixture(prediction), targets)}
-
-    return measure
-
-
-def _mixture(prediction: RegressionPrediction) -> tuple[Tensor, Tensor]:
-    """Means and variances of the samples; of the prediction itself if there are no samples."""
-    if prediction.samples is None or prediction.sample_variance is None:
-        return prediction.mean[None].cpu(), prediction.variance[None].cpu()
-    return prediction.samples.cpu(), prediction.sample_variance.cpu()
 
 
 def _targets(data: SequenceDataset) -> Tensor:

@@ -63,7 +63,7 @@ class _Batch:
             index = pandas.MultiIndex.from_product(
                 [range(len(self)), range(self.mean.shape[1])], names=["sequence", "step"]
             )
-        columns = {name: value.detach().cpu().flatten().numpy() for name, value in self._columns().items()}
+        columns = {name: value.detach().cpu().flatten().numpy() for name, value in self.columns().items()}
         return pandas.DataFrame(columns, index=index)
 
     @property
@@ -103,7 +103,8 @@ class _Batch:
         thresholds = {"abstain": self.decisions.abstention, "is_ood": self.decisions.ood}
         return tuple(name for name, threshold in thresholds.items() if threshold is not None)
 
-    def _columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, Tensor]:
+        """Return what a table shows, by the name of its column."""
         raise NotImplementedError
 
     def _derived(self) -> tuple[str, ...]:
@@ -180,7 +181,8 @@ class Prediction(_Batch):
     def _derived(self) -> tuple[str, ...]:
         return ("label", "confidence", "epistemic", *self._decided())
 
-    def _columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, Tensor]:
+        """Return label, confidence, uncertainties, decisions and probabilities, by the name of the column."""
         names = self.class_names or tuple(map(str, range(self.mean.shape[-1])))
         chosen = ("label", "confidence", "total", "aleatoric", "epistemic", *self._decided())
         columns = {name: getattr(self, name) for name in chosen}
@@ -233,6 +235,12 @@ class RegressionPrediction(_Batch):
         reach = self._calibrated("interval").quantile(level) * self.total.sqrt()
         return self.mean - reach, self.mean + reach
 
+    def mixture(self) -> tuple[Tensor, Tensor]:
+        """Return means and variances of the samples; of the prediction itself where there are no samples."""
+        if self.samples is None or self.sample_variance is None:
+            return self.mean[None], self.variance[None]
+        return self.samples, self.sample_variance
+
     @property
     def total(self) -> Tensor:
         """(batch, outputs) aleatoric + epistemic: the law of total variance."""
@@ -246,7 +254,8 @@ class RegressionPrediction(_Batch):
     def _derived(self) -> tuple[str, ...]:
         return ("total", *self._decided())
 
-    def _columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, Tensor]:
+        """Return decisions, means and variances, by the name of the column."""
         outputs = self.mean.shape[-1]
         return {name: getattr(self, name) for name in self._decided()} | {
             name + (f"_{place}" if outputs > 1 else ""): getattr(self, name)[..., place]

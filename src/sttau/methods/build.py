@@ -10,6 +10,7 @@ from torch import nn
 
 from sttau.data import SequenceDataset
 from sttau.layers import set_gain, set_memory
+from sttau.methods.defaults import reading_defaults
 from sttau.methods.record import DataSpec
 from sttau.methods.registry import find_method
 from sttau.models import (
@@ -32,11 +33,10 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
     method = find_method(name)
     settings = (
         {"cell": next(iter(method.layers)), "hidden_size": hidden_size}
+        | reading_defaults(spec, hidden_size)
         | method.defaults(spec, hidden_size)
         | dict(given)
     )
-    if spec.tokens:
-        settings.setdefault("embedding_size", hidden_size)
     if settings["cell"] not in method.layers:
         raise ValueError(f"cell of {name!r} must be one of {', '.join(method.layers)}, got {settings['cell']!r}")
     return settings

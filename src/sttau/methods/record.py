@@ -22,6 +22,7 @@ class DataSpec(NamedTuple):
     classes: int | None  # None for regression
     outputs: int  # values predicted per sequence
     sequences: int  # training sequences
+    steps: int = 1  # of the longest training sequence
 
     @classmethod
     def of(cls, *splits: SequenceDataset) -> DataSpec:
@@ -39,6 +40,7 @@ class DataSpec(NamedTuple):
             classes=None if is_regression else classes,
             outputs=1 if first.labels.dim() == 1 else first.labels.shape[1],
             sequences=len(first),
+            steps=int(first.lengths.max()) if len(first) else 1,
         )
 
 

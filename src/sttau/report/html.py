@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from pathlib import Path
 from statistics import mean, stdev
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from sttau.files import write_atomically
@@ -15,6 +12,7 @@ from sttau.jobs import Result, write_results
 from sttau.methods import METHODS
 from sttau.plotting.style import look, method_title
 from sttau.quickstart import Quickstart
+from sttau.report.page import as_data_url, as_png, render
 from sttau.report.quickstart_figures import (
     automaton_figure,
     ood_figure,
@@ -58,11 +56,9 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
         }
         pictures = {name: _save(figure, folder / f"{name}.png") for name, figure in figures.items()}
     write_results(quickstart.results, folder / "results.jsonl")
-    environment = Environment(
-        loader=PackageLoader("sttau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     header, rows = summary_table(quickstart.results)
-    page = environment.get_template("quickstart.html.j2").render(
+    page = render(
+        "quickstart.html.j2",
         quickstart=quickstart,
         automaton=quickstart.automaton,
         pictures=pictures,
@@ -74,8 +70,6 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
 
 
 def _save(figure: Figure, path: Path) -> str:
-    """Save a figure as PNG and return it as a data URL, so that the page needs no other file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160)
-    write_atomically(path, buffer.getvalue())
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    """Save a figure as PNG and return it as a data URL."""
+    write_atomically(path, as_png(figure))
+    return as_data_url(figure)

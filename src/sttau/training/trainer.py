@@ -13,6 +13,7 @@ import torch
 from sttau.inference.inputs import as_examples
 from sttau.inference.ranges import record_ranges
 from sttau.models import Predictor
+from sttau.training.baseline import warn_unless_learned
 from sttau.training.batches import Data, Order
 from sttau.training.distributed import Processes, join
 from sttau.training.early_stopping import EarlyStopping
@@ -87,6 +88,9 @@ def fit(
             step.update()
             if interrupted() or run.is_due():
                 run.after_updates(interrupted)
+    if isinstance(run.validation, Measure) and run.processes.first and run.options.mode == "min":
+        targets = run.data.targets
+        warn_unless_learned(run.options.metric, run.state.early_stopping.best, targets, run.validation.targets)
     return run.updates
 
 

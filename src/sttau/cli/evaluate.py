@@ -1,0 +1,38 @@
+"""``sttau evaluate``: every metric of a model on labeled data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sttau.cli.common import DeviceOption, SeedOption, choose_device, plain_errors, print_line, print_table
+from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
+
+
+def evaluate(
+    model: ModelArgument,
+    data: Annotated[Path, typer.Argument(help="Table like that of the training, with targets.")],
+    samples: SamplesOption = 10,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+) -> None:
+    """Evaluate a model on labeled data: metrics with intervals, abstention, and every class.
+
+    Example: sttau evaluate model test.csv
+    """
+    from sttau.data import read
+    from sttau.evaluation import evaluate as run
+
+    device = choose_device(device)
+    with plain_errors():
+        loaded = load_model(model, device)
+        found = read(data, like=loaded)
+        print_line(found.summary())
+        result = run(loaded, found, samples, seed)
+    header, rows = result.table()
+    print_table(header, rows, title=f"{result.count:,} series", align="lrr")
+    if result.classes:
+        header, rows = result.class_table()
+        print_table(header, rows)

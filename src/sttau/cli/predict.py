@@ -1,0 +1,79 @@
+"""``sttau predict``: predictions for a file, however large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sttau.cli.common import DeviceOption, SeedOption, choose_device, plain_errors, usage_error
+from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
+
+
+def predict(
+    model: ModelArgument,
+    data: Annotated[
+        Path | None, typer.Argument(help="Table like that of the training, with or without targets.")
+    ] = None,
+    out: Annotated[str, typer.Option(help="File to write: .csv, .jsonl or .parquet; - for standard output.")] = "-",
+    json_lines: Annotated[bool, typer.Option("--json", help="Write JSON lines instead of CSV to the output.")] = False,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", help="Read one step per line from standard input; predict after each.")
+    ] = False,
+    id: Annotated[str | None, typer.Option(help="Column that identifies the series; that of the training.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column that orders its rows; that of the training.")] = None,
+    level: Annotated[float, typer.Option(help="Level of conformal sets and intervals.")] = 0.9,
+    samples: SamplesOption = 10,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+) -> None:
+    """Predict all series of a file: label, confidence, uncertainty, abstention, OOD, conformal set.
+
+    Example: sttau predict model new.csv --out predictions.csv
+    """
+    from sttau.predictions import Writer, predict_chunks
+
+    if (data is None) != stdin:
+        usage_error("give either a file or --stdin")
+    if not 0 < level < 1:
+        usage_error(f"--level must be between 0 and 1, got {level:g}")
+    device = choose_device(device)
+    with plain_errors("The output is not complete."):
+        loaded = load_model(model, device)
+        if data is None:
+            _follow(loaded, samples, seed, level, json_lines)
+            return
+        with Writer(out, json_lines) as writer:
+            for rows in predict_chunks(loaded, data, id=id, time=time, level=level, samples=samples, seed=seed):
+                writer.write(rows)
+
+
+def _follow(model: Any, samples: int, seed: int, level: float, json_lines: bool) -> None:
+    """Predict after every line of standard input: features separated by commas, or one word."""
+    import sys
+
+    from sttau import Stream
+    from sttau.predictions import Writer, prediction_rows
+
+    stream = Stream(model, samples=samples, seed=seed)
+    with Writer("-", json_lines) as writer:
+        for number, line in enumerate(sys.stdin, 1):
+            text = line.rstrip("\n")
+            if not text.strip() and not model.reads_tokens:
+                stream.reset()  # an empty line begins a new series
+                continue
+            element: Any = text
+            if not model.reads_tokens:
+                element = _numbers(text, number, model.num_features)
+            writer.write(prediction_rows(stream.step(element), [str(number)], level))
+
+
+def _numbers(text: str, line: int, count: int | None) -> list[float]:
+    try:
+        values = [float(part) if part.strip() else float("nan") for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != count:
+        raise ValueError(f"line {line} of the input must be {count} numbers separated by commas, got {text!r}")
+    return values

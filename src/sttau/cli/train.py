@@ -1,0 +1,148 @@
+"""``sttau train``: from a table to a calibrated model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sttau.cli.common import (
+    DeviceOption,
+    SeedOption,
+    ThreadsOption,
+    check_folder,
+    choose_device,
+    plain_errors,
+    print_line,
+    print_table,
+    set_threads,
+    usage_error,
+)
+from sttau.cli.model_files import MODEL_FILE, parse_settings
+
+_QUICK = 200  # updates with --quick
+
+
+def train(
+    data: Annotated[Path, typer.Argument(help="Table of series or texts: .csv, .tsv, .jsonl, .parquet, .txt or .npz.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model, its log and its report.")],
+    target: Annotated[str | None, typer.Option(help="Column of the target; label by default.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="One row per series; found by itself where it can.")] = False,
+    text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups that are not split, such as patients.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression; from the target by default.")] = None,
+    method: Annotated[str, typer.Option(help="Method: st-tau, lstm, gru, ensemble, bayes, dropout, …")] = "st-tau",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Setting of the network or of training, as name=value.")
+    ] = None,
+    validation: Annotated[float, typer.Option(help="Share of the series that is held out for validation.")] = 0.25,
+    risk: Annotated[float | None, typer.Option(help="Largest error rate of predictions that do not abstain.")] = None,
+    coverage: Annotated[float, typer.Option(help="Share of predictions that do not abstain, without --risk.")] = 0.9,
+    quick: Annotated[bool, typer.Option("--quick", help=f"Train for {_QUICK} updates only.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training in the folder.")] = False,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+) -> None:
+    """Train a model on your own data, calibrate it, and write a report.
+
+    Example: sttau train machines.csv --target failed --id machine --time hour --out model
+    """
+    from sttau.training import TrainOptions
+
+    check_folder(out)
+    if out.is_dir() and any(out.iterdir()) and not resume:
+        usage_error(f"{out} is not empty; --resume continues its training, or choose another folder")
+    if not 0 < validation < 1:
+        usage_error(f"--validation must be between 0 and 1, got {validation:g}")
+    device = choose_device(device)
+    set_threads(threads)
+    given = parse_settings(setting or [])
+    options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
+    if quick:
+        options.setdefault("updates", _QUICK)
+    roles = {
+        "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
+        "layout": "wide" if wide else None,
+    }  # fmt: skip
+    with plain_errors(f"To continue: run the same command with --resume (what is done so far is in {out})."):
+        _train(data, out, roles, method, given, options, validation, risk, coverage, seed, device)
+
+
+def _train(
+    path: Path,
+    out: Path,
+    roles: dict[str, Any],
+    method: str,
+    settings: dict[str, Any],
+    options: dict[str, Any],
+    share: float,
+    risk: float | None,
+    coverage: float,
+    seed: int,
+    device: str,
+) -> None:
+    from sttau import calibrate, create_model, fit
+    from sttau.data import read, split
+    from sttau.evaluation import evaluate
+    from sttau.files import write_atomically
+    from sttau.report.training import write_training_report
+    from sttau.training import ProgressBar
+    from sttau.version import __version__
+
+    data = read(path, missing="keep", **roles)
+    print_line(data.summary())
+    train_data, held = split(data, validation=share, by=roles["group"], seed=seed)
+    stopping, held = _stopping(held, seed)
+    rest = "which calibrate it too" if stopping is held else f"{len(held):,} for calibration"
+    print_line(f"split: {len(train_data):,} for training, {len(stopping):,} for validation, {rest}")
+    model = create_model(train_data, method, seed=seed, **settings).to(device)
+    print_line(f"model: {_describe(model)}")
+    with ProgressBar(method) as bar:
+        log = fit(
+            model, train_data, validation=stopping, seed=seed, folder=out / "training",
+            **{"metric": "nll", "callbacks": [bar], **options},
+        )  # fmt: skip
+    calibrate(model, held, risk=risk, coverage=None if risk is not None else coverage, seed=seed)
+    model.save(out / MODEL_FILE)
+    evaluation = evaluate(model, held, seed=seed)
+    record = {
+        "data": str(path.name), "roles": roles, "method": method, "settings": settings,
+        "training": {name: value for name, value in options.items() if isinstance(value, (int, float, str, bool))},
+        "seed": seed, "updates": len(log), "sttau": __version__,
+        "validation": {name: value.value for name, value in evaluation.metrics.items()},
+    }  # fmt: skip
+    write_atomically(out / "run.json", json.dumps(record, indent=1).encode())
+    page = write_training_report(out / "report.html", data, held, model, log, evaluation)
+    header, rows = evaluation.table()
+    print_table(header, rows, title=f"{evaluation.count:,} validation series")
+    if stopping is held:
+        print_line(
+            f"The {len(held)} validation series decided when to stop and calibrated the model, so these figures are "
+            "optimistic; evaluate it on further data: sttau evaluate.",
+            style="yellow",
+        )
+    print_line(f"Model: {out / MODEL_FILE}, report: {page}")
+    print_line(f"Predict: sttau predict {out} new.csv --out predictions.csv")
+
+
+def _stopping(held: Any, seed: int) -> tuple[Any, Any]:
+    """The validation data for early stopping and for calibration: separate where there is enough of it."""
+    from sttau.data import split
+
+    if len(held) < 100:
+        return held, held
+    first, second = split(held, validation=0.5, by=held.groups, seed=seed)
+    return first, second
+
+
+def _describe(model: Any) -> str:
+    first = model.members[0]
+    size = sum(parameter.numel() for parameter in model.parameters())
+    patches = f", reads {first.patch_size} steps at once" if first.patch_size > 1 else ""
+    several = f"{len(model.members)} × " if len(model.members) > 1 else ""
+    return f"{several}{first.layer}, {size:,} parameters{patches}"
