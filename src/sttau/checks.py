@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from sttau.padding import valid_steps
 
 def as_tensor(name: str, value: Any) -> Tensor:
     """Return a tensor from a tensor, a NumPy array or nested lists."""
+    if isinstance(value, Tensor):
+        return value
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -141,6 +144,13 @@ def check_device(device: torch.device | str) -> torch.device:
             found = f"PyTorch finds {count} GPUs" if count else "PyTorch finds no GPU"
             raise ValueError(f"device {str(chosen)!r} is not available: {found} on this machine. Use 'cpu'.")
     return chosen
+
+
+@contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """Context in which new tensors are on the CPU unless their device is named, as without ``set_default_device``."""
+    with nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
+        yield
 
 
 def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.checks import cpu_by_default
 from sttau.engine import fingerprint
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
@@ -14,6 +15,7 @@ from sttau.layers import SAMPLED_MODES
 from sttau.models import Predictor, SequenceModel
 
 
+@cpu_by_default()
 def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10, seed: int = 0) -> Tensor:
     """Return the output of the recurrent layer at the end of each sequence, averaged over samples.
 

@@ -7,7 +7,7 @@ from typing import Any, cast, overload
 import torch
 from torch import Tensor
 
-from sttau.checks import as_tensor
+from sttau.checks import as_tensor, cpu_by_default
 from sttau.engine import fingerprint, path_sum
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
@@ -60,6 +60,7 @@ def predict(
     ids: Any = None,
     chunk_size: int | None = None,
 ) -> Any: ...
+@cpu_by_default()
 def predict(
     model: Predictor,
     data: Any,

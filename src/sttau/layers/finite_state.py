@@ -18,6 +18,7 @@ from sttau.padding import clear_padding
 
 Initial = Literal["zeros", "first"]
 
+_LARGEST_TEMPERATURE = 1e20  # beyond it, or below its inverse, logits / τ or its gradient overflow in float32
 _STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
 
 
@@ -58,6 +59,9 @@ class FiniteStateRNN(RecurrentLayer):
             raise ValueError(f"num_states must be at least 2 (one state cannot carry information), got {num_states}")
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature must be positive and finite, got {temperature}")
+        if not 1 / _LARGEST_TEMPERATURE <= temperature <= _LARGEST_TEMPERATURE:
+            limits = f"{1 / _LARGEST_TEMPERATURE:g} … {_LARGEST_TEMPERATURE:g}"
+            raise ValueError(f"temperature must be in {limits}, where float32 does not overflow, got {temperature}")
         for name, value, choices in (
             ("mode", mode, self.modes),
             ("readout", readout, get_args(Readout)),
