@@ -909,7 +909,7 @@ def test_the_answer_is_of_the_model_s_kind() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"samples": 0}, ValueError, "samples must be an integer, at least 1, got 0"),
+        ({"samples": 0}, ValueError, "samples must be at least 1, got 0"),
         ({"chunk_size": 0}, ValueError, "chunk_size must be at least 1, got 0"),
         ({"mode": "mean"}, ValueError, "mode must be one of 'soft', 'hard', 'exact'.* got 'mean'"),
         ({"ids": [1]}, ValueError, r"ids must have shape \(2,\), one per sequence, got \(1,\)"),

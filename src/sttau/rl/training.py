@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sttau.checks import as_integer
 from sttau.engine import Noise
 from sttau.models import SequenceClassifier
 from sttau.padding import valid_steps
@@ -136,7 +137,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice(self.choice)
-        for name in ("episodes", "batch", "learning_rate", "clip"):
+        for name in ("episodes", "batch"):
+            as_integer(name, getattr(self, name), 1)
+        for name in ("learning_rate", "clip"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("discount", "memory"):
