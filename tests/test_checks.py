@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+import sttau
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, predict
+from sttau.checks import as_integer
 
 NAN, INF = float("nan"), float("inf")
 
@@ -191,3 +194,60 @@ def test_targets_that_cannot_be_are_refused(targets: Any, outputs: int, error: t
 def test_single_targets_may_be_a_vector_or_a_column(targets: torch.Tensor) -> None:
     checked = SequenceRegressor(STTauGRU(2, 4, num_states=3)).check_targets(targets, 4)
     assert checked.tolist() == [[0.0], [1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize("value", [7, np.int64(7), np.uint8(7), torch.tensor(7)], ids=str)
+def test_integers_of_every_library_are_integers(value: Any) -> None:
+    assert as_integer("updates", value, 1) == 7
+    assert type(as_integer("updates", value, 1)) is int
+
+
+@pytest.mark.parametrize("value", [7.5, 7.0, None, "7", True, math.inf, math.nan, 2**63, np.float64(7), [7]], ids=str)
+def test_whatever_is_no_integer_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="updates must be an integer, at least 1"):
+        as_integer("updates", value, 1)
+
+
+def test_an_integer_below_its_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="updates must be at least 1, got 0"):
+        as_integer("updates", 0, 1)
+    assert as_integer("seed", -3) == -3
+
+
+COUNTS: dict[str, Any] = {
+    "samples": lambda n: sttau.predict(_model(), torch.zeros(1, 2, 2), samples=n),
+    "chunk_size": lambda n: sttau.predict(_model(), torch.zeros(1, 2, 2), chunk_size=n),
+    "seed": lambda n: sttau.predict(_model(), torch.zeros(1, 2, 2), seed=n),
+    "samples of features": lambda n: sttau.inference.features(_model(), torch.zeros(1, 2, 2), samples=n),
+    "samples of a validation": lambda n: sttau.training.validation(_model(), torch.zeros(1, 2, 2), [0], samples=n),
+    "seed of a training": lambda n: sttau.training.TrainOptions(seed=n),
+    "streams": lambda n: list(sttau.training.fit_many([], streams=n)),
+    "workers": lambda n: sttau.jobs.run_cells([], lambda cells, folder: [], "unused", workers=n),
+    "seeds": lambda n: sttau.compare(["lstm"], "digits", seeds=n),
+    "hidden_size": lambda n: sttau.compare(["lstm"], "digits", hidden_size=n),
+    "samples of a comparison": lambda n: sttau.compare(["lstm"], "digits", samples=n),
+    "size": lambda n: sttau.DeepEnsemble.of(_model, n),
+    "num_classes": lambda n: sttau.SequenceClassifier(sttau.STTauGRU(2, 4, 3), n),
+    "num_outputs": lambda n: sttau.SequenceRegressor(sttau.STTauGRU(2, 4, 3), n),
+    "paths": lambda n: sttau.SequenceClassifier(sttau.STTauGRU(2, 4, 3), 2, paths=n),
+    "num_states": lambda n: sttau.STTauGRU(2, 4, n),
+    "num_layers": lambda n: sttau.STTauGRU(2, 4, 3, num_layers=n),
+    "hidden_size of a layer": lambda n: sttau.STTauGRU(2, n, 3),
+    "bins": lambda n: sttau.metrics.calibration_error([[0.5, 0.5]], [0], bins=n),
+    "updates": lambda n: sttau.automata.learn(sttau.data.load("tomita1", "train"), updates=n),
+    "batch_size": lambda n: sttau.automata.learn(sttau.data.load("tomita1", "train"), batch_size=n),
+    "attempts": lambda n: sttau.automata.learn_stochastic(sttau.data.load("stochastic1", "train"), attempts=n),
+    "episodes": lambda n: sttau.rl.Settings(episodes=n),
+    "batch": lambda n: sttau.rl.Settings(batch=n),
+}
+
+
+def _model() -> sttau.SequenceClassifier:
+    return sttau.SequenceClassifier(sttau.STTauGRU(2, 4, 3), 2)
+
+
+@pytest.mark.parametrize("value", [2.5, math.inf, "2"], ids=str)
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_are_whole_numbers_everywhere(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name.split()[0]} must be an integer"):
+        COUNTS[name](value)

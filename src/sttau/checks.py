@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from sttau.padding import valid_steps
 
 def as_tensor(name: str, value: Any) -> Tensor:
     """Return a tensor from a tensor, a NumPy array or nested lists."""
+    if isinstance(value, Tensor):
+        return value
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -22,6 +26,26 @@ def as_tensor(name: str, value: Any) -> Tensor:
             f"{name} must be a tensor, an array or nested lists of equal length, got {type(value).__name__}: {error}. "
             f"Pad sequences of different length and pass their lengths."
         ) from error
+
+
+def as_integer(name: str, value: Any, at_least: int | None = None) -> int:
+    """Return an integer, be it Python's, NumPy's or PyTorch's; an error that names the argument for anything else.
+
+    Example:
+        >>> as_integer("updates", 7.5, 1)
+        Traceback (most recent call last):
+        ValueError: updates must be an integer, at least 1, got 7.5
+    """
+    limit = "" if at_least is None else f", at least {at_least}"
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise ValueError(f"{name} must be an integer{limit}, got {value!r}") from error
+    if isinstance(value, bool) or not -(2**63) <= number < 2**63:
+        raise ValueError(f"{name} must be an integer{limit} of 64 bits, got {value!r}")
+    if at_least is not None and number < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    return number
 
 
 def as_numbers(name: str, value: Any) -> Tensor:
@@ -144,6 +168,13 @@ def check_device(device: torch.device | str) -> torch.device:
             found = f"PyTorch finds {count} GPUs" if count else "PyTorch finds no GPU"
             raise ValueError(f"device {str(chosen)!r} is not available: {found} on this machine. Use 'cpu'.")
     return chosen
+
+
+@contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """Context in which new tensors are on the CPU unless their device is named, as without ``set_default_device``."""
+    with nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
+        yield
 
 
 def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -169,7 +169,7 @@ def test_paths_do_not_depend_on_the_batch() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": 0}, "steps must be an integer, at least 1, got 0"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"samples": 0}, "samples must be"),
         ({"history": torch.full((1, 2, 2), torch.nan)}, "inputs hold NaN"),
         ({"known": None}, r"pass known=\(batch, steps, 1\)"),

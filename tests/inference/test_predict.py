@@ -877,6 +877,18 @@ def test_a_model_that_keeps_a_method_or_is_compiled_predicts_in_eval_mode() -> N
     assert torch.equal(predict(torch.compile(model, backend="eager"), x).mean, expected)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("per_step", [False, True])
+@pytest.mark.parametrize("mode", ["soft", "hard", "exact", "deterministic"])
+def test_the_default_device_does_not_matter(mode: Any, per_step: bool) -> None:
+    model, x, lengths = small_gru(), batch_of(3, 4, 2), torch.tensor([4, 2, 3])
+    expected = predict(model, x, lengths, mode=mode, per_step=per_step)
+    with torch.device("meta"):  # as torch.set_default_device
+        p = predict(model, x, lengths, mode=mode, per_step=per_step)
+        of_lists = predict(model, x.tolist(), [4, 2, 3], mode=mode, per_step=per_step)
+    assert torch.equal(p.mean, expected.mean)
+    assert of_lists.mean.device.type == "cpu"
+
+
 @pytest.mark.parametrize("mode", ["soft", "hard", "exact", "deterministic"])
 def test_no_gradient_is_kept_and_the_global_generator_is_not_touched(mode: Any) -> None:
     model, x = small_gru(), batch_of(2, 4, 2).requires_grad_()
@@ -897,7 +909,7 @@ def test_the_answer_is_of_the_model_s_kind() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"samples": 0}, ValueError, "samples must be an integer, at least 1, got 0"),
+        ({"samples": 0}, ValueError, "samples must be at least 1, got 0"),
         ({"chunk_size": 0}, ValueError, "chunk_size must be at least 1, got 0"),
         ({"mode": "mean"}, ValueError, "mode must be one of 'soft', 'hard', 'exact'.* got 'mean'"),
         ({"ids": [1]}, ValueError, r"ids must have shape \(2,\), one per sequence, got \(1,\)"),

@@ -743,6 +743,8 @@ def test_a_single_gru_in_one_direction_can_be_exact() -> None:
         ({"temperature": -1.0}, "temperature must be positive and finite, got -1.0"),
         ({"temperature": math.nan}, "temperature must be positive and finite, got nan"),
         ({"temperature": math.inf}, "temperature must be positive and finite, got inf"),
+        ({"temperature": 1e-39}, "temperature must be in 1e-20 … 1e\\+20, where float32 does not overflow, got 1e-39"),
+        ({"temperature": 1e39}, "temperature must be in 1e-20 … 1e\\+20, where float32 does not overflow, got 1e\\+39"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
         ({"dropout": -0.1}, r"dropout must be in \[0, 1\), got -0.1"),
         (

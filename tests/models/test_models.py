@@ -656,6 +656,19 @@ def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(file: Path, va
     assert not (tmp_path / "diverged.safetensors").exists()
 
 
+@pytest.mark.parametrize("value", [-1000.0, 1000.0])
+def test_a_temperature_of_zero_or_infinity_is_not_loaded(file: Path, value: float) -> None:
+    rewrite(file, saved_config(file), saved_tensors(file) | {"layer.log_temperature_l0": torch.tensor(value)})
+    with pytest.raises(ModelFileError, match=r"are not finite: layer\.log_temperature_l0"):
+        load(file)
+
+
+def test_the_default_device_does_not_matter_where_a_device_is_named(file: Path) -> None:
+    with torch.device("meta"):
+        model = load(file)
+    assert model.device.type == "cpu"
+
+
 def test_a_changed_bit_in_a_model_is_found(file: Path) -> None:
     content = file.read_bytes()
     for place in (*range(8, 1400, 7), *range(1400, len(content), 41)):

@@ -173,7 +173,7 @@ def test_returns_are_sums_of_what_follows() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"episodes": 0}, "episodes must be positive, got 0"),
+        ({"episodes": 0}, "episodes must be at least 1, got 0"),
         ({"discount": 1.5}, r"discount must be in \[0, 1\], got 1.5"),
         ({"choice": "random"}, "choice must be one of 'sampling', 'greedy', got 'random'"),
     ],

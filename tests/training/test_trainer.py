@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -444,3 +446,14 @@ def test_wrong_validation_data_is_refused_before_the_first_update() -> None:
         with pytest.raises((TypeError, ValueError), match=message):
             fit(model, x, y, validation=wrong, callbacks=made.append)
     assert not made
+
+
+def test_the_default_device_does_not_matter(tmp_path: Path) -> None:
+    x, y, lengths = _signs()
+    first = SequenceClassifier(STTauLSTM(2, 8, 3, num_layers=2, dropout=0.3), 2)
+    second = deepcopy(first)
+    options: dict[str, Any] = {"validation": (x, y, lengths), "updates": 4, "validate_every": 2, "bucket_batches": 2}
+    log = fit(first, x, y, lengths, folder=tmp_path / "first", **options)
+    with torch.device("meta"):  # as torch.set_default_device
+        assert fit(second, x, y, lengths, folder=tmp_path / "second", **options) == log
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))

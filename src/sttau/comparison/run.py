@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.checks import as_tensor
+from sttau.checks import as_integer, as_tensor
 from sttau.comparison.columns import COLUMNS
 from sttau.comparison.network import Network, Splits, check_folder, evaluate_network, train_network
 from sttau.comparison.table import Comparison, Row
@@ -94,7 +94,9 @@ def compare(
         raise ValueError(f"reference must be one of the methods, {', '.join(named)}, got {reference!r}")
     if scaling and spec.classes is None:
         raise ValueError("scaling is for classification, but the labels are floats; leave it out")
-    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    hidden_size, samples = as_integer("hidden_size", hidden_size, 1), as_integer("samples", samples, 1)
+    given = seeds if isinstance(seeds, Sequence) else range(as_integer("seeds", seeds))
+    chosen = [as_integer("seeds", seed) for seed in given]
     if not chosen or len(set(chosen)) < len(chosen):
         raise ValueError(f"seeds must be at least 1, or different integers, got {seeds!r}")
     options = training_options(training)

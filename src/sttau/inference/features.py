@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.checks import as_integer, cpu_by_default
 from sttau.engine import fingerprint
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
@@ -14,6 +15,7 @@ from sttau.layers import SAMPLED_MODES
 from sttau.models import Predictor, SequenceModel
 
 
+@cpu_by_default()
 def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10, seed: int = 0) -> Tensor:
     """Return the output of the recurrent layer at the end of each sequence, averaged over samples.
 
@@ -36,6 +38,7 @@ def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10
         >>> features(model, torch.randn(4, 10, 8)).shape
         torch.Size([4, 32])
     """
+    samples, seed = as_integer("samples", samples, 1), as_integer("seed", seed)
     inputs, lengths = as_inputs(model, data, lengths)
     return torch.cat([_features(member, inputs, lengths, samples, seed) for member in model.members], dim=-1)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.checks import as_tensor
+from sttau.checks import as_integer, as_tensor
 from sttau.engine import Noise, fingerprint
 from sttau.inference.chunks import in_eval_mode
 from sttau.inference.ranges import warn_outside_ranges
@@ -93,9 +93,7 @@ def forecast(
     outputs = model.num_outputs
     x = as_tensor("history", history).to(device=model.device, dtype=model.dtype)
     model.check_inputs(x, None)
-    for name, number in (("steps", steps), ("samples", samples)):
-        if not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be an integer, at least 1, got {number}")
+    steps, samples = as_integer("steps", steps, 1), as_integer("samples", samples, 1)
     batch, _, features = x.shape
     if outputs > features:
         raise ValueError(f"the model predicts {outputs} values but reads {features} features: its output is no input")

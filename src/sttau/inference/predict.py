@@ -7,7 +7,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from sttau.checks import as_tensor
+from sttau.checks import as_integer, as_tensor, cpu_by_default
 from sttau.engine import fingerprint
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
@@ -59,6 +59,7 @@ def predict(
     ids: Any = None,
     chunk_size: int | None = None,
 ) -> Any: ...
+@cpu_by_default()
 def predict(
     model: Predictor,
     data: Any,
@@ -105,14 +106,10 @@ def predict(
         (torch.Size([4]), True)
     """
     inputs, lengths = as_inputs(model, data, lengths)
-    if not isinstance(samples, int) or samples < 1:
-        raise ValueError(f"samples must be an integer, at least 1, got {samples}")
-    if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed must be a 64-bit integer, got {seed}")
+    samples, seed = as_integer("samples", samples, 1), as_integer("seed", seed)
     mode = model.resolve_mode(mode)
     given = None if ids is None else _check_ids(ids, len(inputs))
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+    chunk_size = None if chunk_size is None else as_integer("chunk_size", chunk_size, 1)
 
     samples = samples if mode in SAMPLED_MODES else 1
     floats = model.members[0].layer.floats_per_step(mode, per_step=per_step)

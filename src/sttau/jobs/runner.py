@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from sttau.checks import as_integer
 from sttau.jobs.cell import Cell, Work
 from sttau.jobs.cluster import run_on_ray
 from sttau.jobs.local import run_in_processes
@@ -67,7 +68,8 @@ def run_cells(
     """
     if on not in get_args(Backend):
         raise ValueError(f"on must be one of {', '.join(map(repr, get_args(Backend)))}, got {on!r}")
-    if workers < 0 or (workers == 0 and on != "local"):
+    workers = as_integer("workers", workers, 0)
+    if workers == 0 and on != "local":
         raise ValueError(f"workers must be at least 1, or 0 for this process with on='local', got {workers}")
     store, every = Store(folder), {cell.key: cell for cell in cells}
     missing = [cell for cell in every.values() if store.read(cell) is None]

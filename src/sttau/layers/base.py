@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sttau.checks import check_lengths
+from sttau.checks import as_integer, check_lengths
 from sttau.engine import Noise, Readout, Steps, Weights, stacked
 from sttau.layers.call import SAMPLED_MODES, Call, LayerMode, LayerState, Output
 
@@ -65,9 +65,8 @@ class RecurrentLayer(nn.Module):
         bidirectional: bool,
     ) -> None:
         super().__init__()
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+        input_size, hidden_size = as_integer("input_size", input_size, 1), as_integer("hidden_size", hidden_size, 1)
+        num_layers = as_integer("num_layers", num_layers, 1)
         check_rate("dropout", dropout)
         self.input_size = input_size
         self.hidden_size = hidden_size

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sttau import engine
-from sttau.checks import check_lengths
+from sttau.checks import as_integer, check_lengths
 from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, path_sum
 from sttau.layers.base import RecurrentLayer, concatenate, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
@@ -18,6 +18,7 @@ from sttau.padding import clear_padding
 
 Initial = Literal["zeros", "first"]
 
+_LARGEST_TEMPERATURE = 1e20  # beyond it, or below its inverse, logits / τ or its gradient overflow in float32
 _STATE_LENGTH = 2.0  # of a state at the start of training; see reset_parameters
 
 
@@ -54,10 +55,13 @@ class FiniteStateRNN(RecurrentLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        if num_states < 2:
+        if as_integer("num_states", num_states) < 2:
             raise ValueError(f"num_states must be at least 2 (one state cannot carry information), got {num_states}")
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature must be positive and finite, got {temperature}")
+        if not 1 / _LARGEST_TEMPERATURE <= temperature <= _LARGEST_TEMPERATURE:
+            limits = f"{1 / _LARGEST_TEMPERATURE:g} … {_LARGEST_TEMPERATURE:g}"
+            raise ValueError(f"temperature must be in {limits}, where float32 does not overflow, got {temperature}")
         for name, value, choices in (
             ("mode", mode, self.modes),
             ("readout", readout, get_args(Readout)),
@@ -67,7 +71,7 @@ class FiniteStateRNN(RecurrentLayer):
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
         if peephole and self.cell != "lstm":
             raise ValueError("peephole connections read an LSTM's memory; a GRU has none. Use STTauLSTM.")
-        self.num_states = num_states
+        self.num_states = int(num_states)
         self.initial_temperature = float(temperature)
         self.learn_temperature = learn_temperature
         self.mode: LayerMode = mode

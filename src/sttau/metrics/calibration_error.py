@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sttau.checks import as_integer
 from sttau.metrics.inputs import CLASSIFICATION, check_classification
 from sttau.metrics.record import Metric, PerExample, Weighted
 
@@ -111,8 +112,7 @@ def classwise_calibration_error(probabilities: Any, labels: Any, bins: int = 10,
 
 def bin_edges(values: Tensor, bins: int, binning: str) -> Tensor:
     """Return (bins + 1,) edges from 0 to 1."""
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
+    bins = as_integer("bins", bins, 1)
     if binning == "width":
         return torch.arange(bins + 1, dtype=torch.float64, device=values.device) / bins
     if binning != "mass":

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.checks import as_numbers
+from sttau.checks import as_integer, as_numbers
 from sttau.metrics.inputs import FORECAST, Inputs, check_forecast
 from sttau.metrics.prediction_intervals import mixture_cdf
 from sttau.metrics.record import Metric
@@ -60,8 +60,7 @@ def pit_histogram(values: Any, bins: int = 10) -> PITHistogram:
     v = as_numbers("values", values).to(torch.float64).flatten()
     if len(v) == 0 or not bool(((v >= 0) & (v <= 1)).all()):
         raise ValueError("values must be probabilities in [0, 1] and not empty; get them from pit_values")
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
+    bins = as_integer("bins", bins, 1)
     edges = torch.arange(bins + 1, dtype=torch.float64, device=v.device) / bins
     count = torch.bincount((torch.bucketize(v, edges) - 1).clamp_min(0), minlength=bins)
     return PITHistogram(edges, count, count * (bins / len(v)))

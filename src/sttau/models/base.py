@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sttau.checks import as_integer
 from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
@@ -50,8 +51,7 @@ class SequenceModel(Predictor):
         super().__init__()
         for name, rate in (("dropout", dropout), ("word_dropout", word_dropout)):
             check_rate(name, rate)
-        if paths < 1:
-            raise ValueError(f"paths must be at least 1, got {paths}")
+        paths = as_integer("paths", paths, 1)
         if word_dropout and embedding is None:
             raise ValueError("word_dropout needs an embedding: it replaces tokens by the unknown token")
         if not (input_noise >= 0 and math.isfinite(input_noise)):

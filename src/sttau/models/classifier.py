@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.checks import check_labels
+from sttau.checks import as_integer, check_labels
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel
@@ -66,8 +66,7 @@ class SequenceClassifier(SequenceModel):
         preprocessing: Preprocessing | None = None,
         logit_temperature: float = 1.0,
     ) -> None:
-        if num_classes < 2:
-            raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+        num_classes, paths = as_integer("num_classes", num_classes, 2), as_integer("paths", paths, 1)
         if paths > 1 and not as_layer(layer).can_sample:
             raise ValueError("paths needs a layer that samples: all samples of any other are equal")
         if head not in get_args(Head):

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from sttau.checks import as_integer
 from sttau.data import Described
 from sttau.engine import Noise
 from sttau.layers import LayerMode
@@ -53,8 +54,7 @@ class DeepEnsemble(Predictor):
     @classmethod
     def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0) -> DeepEnsemble:
         """Construct ``size`` members with different initial weights; PyTorch's global generator is left unchanged."""
-        if size < 1:
-            raise ValueError(f"size must be at least 1, got {size}")
+        size, seed = as_integer("size", size, 1), as_integer("seed", seed)
         members = []
         with torch.random.fork_rng():
             for number in range(size):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.checks import check_targets
+from sttau.checks import as_integer, check_targets
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel
@@ -63,9 +63,8 @@ class SequenceRegressor(SequenceModel):
         preprocessing: Preprocessing | None = None,
         target_scaling: TargetScaling | None = None,
     ) -> None:
-        if num_outputs < 1:
-            raise ValueError(f"num_outputs must be at least 1, got {num_outputs}")
-        if paths > 1 and not (variance and as_layer(layer).can_sample):
+        num_outputs = as_integer("num_outputs", num_outputs, 1)
+        if as_integer("paths", paths, 1) > 1 and not (variance and as_layer(layer).can_sample):
             raise ValueError("paths needs variance=True and a layer that samples: a mixture of different Gaussians")
         outputs = num_outputs * (2 if variance else 1)
         super().__init__(layer, outputs, embedding, dropout, word_dropout, paths, input_noise, preprocessing)

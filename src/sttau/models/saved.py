@@ -145,7 +145,8 @@ def _check_weights(path: str | os.PathLike[str], model: Predictor, tensors: Tens
     ]
     if wrong:
         raise ModelFileError(f"the weights in {path} do not fit its configuration; " + "; ".join(wrong[:20]))
-    bad = _not_finite(tensors)
+    temperatures = {name: value.exp().log() for name, value in tensors.items() if "log_temperature" in name}
+    bad = _not_finite(tensors | temperatures)  # τ must be neither 0 nor infinite
     if bad:
         raise ModelFileError(f"the weights in {path} are not finite: {bad}. The model cannot predict; train it again.")
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sttau.checks import check_same_settings
+from sttau.checks import as_integer, check_same_settings
 from sttau.engine import Noise
 from sttau.files import write_atomically
 from sttau.models import SequenceClassifier
@@ -147,7 +147,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice(self.choice)
-        for name in ("episodes", "batch", "learning_rate", "clip"):
+        for name in ("episodes", "batch"):
+            as_integer(name, getattr(self, name), 1)
+        for name in ("learning_rate", "clip"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("discount", "memory"):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from sttau.checks import as_integer
 from sttau.models import Predictor
 from sttau.training.interruption import Interrupted, interruptible
 from sttau.training.log import Update
@@ -84,8 +85,7 @@ def fit_many(jobs: Iterable[FitJob], streams: int = 16) -> Iterator[FitResult]:
         >>> [(done.number, len(done.log)) for done in fit_many(jobs)]
         [(0, 4), (1, 4), (2, 4)]
     """
-    if streams < 1:
-        raise ValueError(f"streams must be at least 1, got {streams}")
+    streams = as_integer("streams", streams, 1)
     waiting = _StackableGroups(enumerate(jobs))
     active: deque[_ActiveGroup] = deque()
     with ExitStack() as stack:

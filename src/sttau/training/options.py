@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 import torch
 
+from sttau.checks import as_integer
 from sttau.training.log import Callback
 
 Mode = Literal["min", "max"]
@@ -110,8 +110,9 @@ class TrainOptions:
         for name in _COUNTS:
             count = getattr(self, name)
             if count is not None or name not in ("patience", "checkpoint_every"):
-                object.__setattr__(self, name, _as_count(name, count, at_least=1))
-        object.__setattr__(self, "warmup", _as_count("warmup", self.warmup, at_least=0))
+                object.__setattr__(self, name, as_integer(name, count, 1))
+        object.__setattr__(self, "warmup", as_integer("warmup", self.warmup, 0))
+        object.__setattr__(self, "seed", as_integer("seed", self.seed))
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise ValueError(f"learning_rate must be positive and finite, got {self.learning_rate}")
         if self.clip_norm is not None and not self.clip_norm > 0:
@@ -158,14 +159,3 @@ class TrainOptions:
     def describe(self, validates: bool) -> dict[str, Any]:
         """Return the options that the trained weights depend on, as plain values."""
         return {name: getattr(self, name) for name in _RESULT_FIELDS} | {"validates": validates}
-
-
-def _as_count(name: str, value: Any, *, at_least: int) -> int:
-    """Return an integer, NumPy's included, or raise an error that names the option."""
-    try:
-        count = operator.index(value)
-    except TypeError as error:
-        raise ValueError(f"{name} must be an integer, at least {at_least}, got {value!r}") from error
-    if isinstance(value, bool) or count < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value}")
-    return count

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sttau.checks import cpu_by_default
 from sttau.inference.inputs import as_examples
 from sttau.inference.ranges import record_ranges
 from sttau.models import Predictor
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@cpu_by_default()
 def fit(
     model: Predictor,
     data: Any,

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sttau.checks import as_integer
 from sttau.inference.inputs import as_examples
 from sttau.inference.predict import predict
 from sttau.metrics import METRICS, negative_log_likelihood, prediction_error
@@ -50,6 +51,7 @@ def validation(
         >>> sorted(measure())
         ['error', 'nll']
     """
+    samples, seed = as_integer("samples", samples, 1), as_integer("seed", seed)
     inputs, targets, lengths = as_examples(model, data, targets, lengths)
     chosen = _default_metrics(model) if metrics is None else {name: _of_mean(own) for name, own in metrics.items()}
     if not chosen:

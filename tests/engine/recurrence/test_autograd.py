@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import sttau
-from sttau.engine import Noise
+from sttau.engine import Noise, using
 
 
 def _arguments(cell: str, mode: str, read: str, reverse: bool, features: int) -> tuple[Any, ...]:
@@ -106,3 +106,23 @@ def test_a_layer_whose_output_is_not_used_has_gradients_of_its_memory() -> None:
     _, (_, c_n) = layer(torch.randn(5, 2, 3))
     c_n.sum().backward()
     assert float(layer.weight_ih_l0.grad.abs().sum()) > 0  # type: ignore[union-attr, operator]
+
+
+@pytest.mark.parametrize("kind", [sttau.STTauLSTM, sttau.STTauGRU])
+@pytest.mark.parametrize("mode", ["soft", "hard", "deterministic"])
+@pytest.mark.parametrize("given", [False, True], ids=["zeros", "hx"])
+@pytest.mark.parametrize("time", [1, 2])
+def test_parameters_that_are_not_used_have_no_gradient_on_any_engine(
+    kind: Any, mode: Any, given: bool, time: int
+) -> None:
+    torch.manual_seed(0)
+    layer, x = kind(3, 8, 4, readout="cell", mode=mode), torch.randn(time, 2, 3)
+    start = torch.randn(1, 2, 8)
+    hx = None if not given else (start, start) if kind is sttau.STTauLSTM else start
+    without = []
+    for engine in ("reference", "cpu"):
+        layer.zero_grad()
+        with using(engine):
+            layer(x, hx, noise=Noise.of(torch.arange(2)))[0].sum().backward()
+        without.append({name for name, parameter in layer.named_parameters() if parameter.grad is None})
+    assert without == [{"states_l0", "log_temperature_l0"} if time == 1 else set()] * 2

@@ -11,6 +11,7 @@ import torch
 from sttau.automata.extraction import extract_dfa
 from sttau.automata.learning.network import new_network, tree_update
 from sttau.automata.learning.prefix_tree import PrefixTree, string_vocabulary
+from sttau.checks import as_integer
 from sttau.data.dataset import SequenceDataset
 from sttau.inference import predict
 from sttau.layers import LayerMode
@@ -101,8 +102,9 @@ def learn(
         (True, Equivalence(equal=True, counterexample=None))
     """
     for name, value in (("updates", updates), ("attempts", attempts), ("hidden_size", hidden_size)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        as_integer(name, value, 1)
+    if batch_size is not None:
+        as_integer("batch_size", batch_size, 1)
     if not target_loss > 0:
         raise ValueError(f"target_loss must be positive, got {target_loss}")
     if mode not in ("exact", "soft", "hard"):

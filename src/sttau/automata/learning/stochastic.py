@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sttau.automata.learning.network import new_network, tree_update
 from sttau.automata.learning.prefix_tree import PrefixTree, string_vocabulary
+from sttau.checks import as_integer
 from sttau.data.dataset import SequenceDataset
 from sttau.models import Head, SequenceClassifier
 from sttau.seeds import derive_seed
@@ -94,8 +95,7 @@ def learn_stochastic(
         (2, True)
     """
     for name, value in (("updates", updates), ("attempts", attempts), ("iterations", iterations)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        as_integer(name, value, 1)
     if distinct is not None and not 2 <= distinct <= num_states:
         raise ValueError(f"distinct must be from 2 to num_states = {num_states}, got {distinct}")
     callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)

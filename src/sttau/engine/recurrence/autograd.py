@@ -86,6 +86,7 @@ class _Plain(torch.autograd.Function):
             weight,
         )
         x, input, input_bias, recurrent, states, temperature, peephole, start, first = found
+        unread = _unread(alpha, grads)
         whole = weight is not None
         return (
             recurrent if whole else None,
@@ -94,9 +95,9 @@ class _Plain(torch.autograd.Function):
             None,
             input,
             input_bias,
-            None if whole else recurrent,
-            states,
-            temperature,
+            None if whole or len(alpha) == 1 else recurrent,  # a single step reads no U
+            None if unread else states,
+            None if unread else temperature,
             peephole,
             None if whole else start,
             first,
@@ -124,7 +125,18 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
     tensors = [*ctx.saved_tensors, *(grad.contiguous() for grad in grads[:3] if grad is not None)]
     found = iter(torch.ops.sttau.recurrence_backward(tensors, given, *ctx.settings, *needs))
     wanted = [needs.x, False, *ctx.given[2:9], needs.first]
-    return (*(next(found) if want else None for want in wanted), *(None,) * (len(Problem._fields) - 10 + 2))
+    gradients = [next(found) if want else None for want in wanted]
+    if _unread(ctx.saved_tensors[-4], grads):
+        gradients[5:7] = None, None
+    return (*gradients, *(None,) * (len(Problem._fields) - 10 + 2))
+
+
+def _unread(alpha: Tensor, grads: tuple[Tensor | None, ...]) -> bool:
+    """Whether the result depends neither on S nor on τ: a single step, of which only u is read.
+
+    They then have no gradient, as in the reference, so that an optimizer leaves them alone on every engine.
+    """
+    return len(alpha) == 1 and grads[0] is None
 
 
 @torch.library.custom_op("sttau::recurrence", mutates_args=())

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sttau.checks import check_probabilities
+from sttau.checks import as_integer, check_probabilities
 from sttau.metrics.calibration_error import assign_bins, bin_edges, binned_errors
 from sttau.metrics.inputs import check_classification
 from sttau.metrics.registry import COLUMNS
@@ -141,8 +141,7 @@ def calibration_error_by_chance(
     """
     p = check_probabilities("probabilities", probabilities).cpu()
     check_level(level)
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    resamples = as_integer("resamples", resamples, 1)
     confidence = p.amax(dim=-1)
     number = assign_bins(confidence, bin_edges(confidence, bins, "width"))
     confidence = confidence.to(torch.float64)

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from sttau.checks import as_integer
+
 _CHUNK_ELEMENTS = 1 << 22  # elements drawn at once, approximately
 _CACHED_ELEMENTS = 1 << 18  # elements processed at once, few enough to stay in the cache
 
 
 def draw_rows(size: int, resamples: int, seed: int, at_once: int | None = None) -> Iterator[Tensor]:
     """Draw ``size`` row indices with replacement, ``resamples`` times; yields (some, size)."""
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    resamples = as_integer("resamples", resamples, 1)
     generator = torch.Generator().manual_seed(seed)
     at_once = at_once or max(1, _CHUNK_ELEMENTS // size)
     for first in range(0, resamples, at_once):

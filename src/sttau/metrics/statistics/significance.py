@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.checks import as_integer
 from sttau.metrics.registry import COLUMNS
 from sttau.metrics.rows import Rows
 from sttau.metrics.statistics.evaluation import MetricFunction, check_level, check_rows, evaluate, evaluate_draws
@@ -63,8 +64,7 @@ def randomization_test(
         Comparison(difference=0.0, p_value=1.0, interval=None)
     """
     first, second, rest = _paired(a, b, shared, metric)
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}")
+    rounds = as_integer("rounds", rounds, 1)
     difference, threshold = _difference(metric, first, second, rest)
     if metric is None:
         apart = (first - second)[first != second].cpu() / len(first)  # exchanging equal values changes nothing
