@@ -286,6 +286,22 @@ def test_without_pyarrow_the_extra_is_named_and_all_else_works(tmp_path: Path, m
     assert all(len(read(path)) == 2 for path in paths[:-1])
 
 
+def test_files_that_grow_when_they_are_read_are_refused(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "t.parquet"
+    columns = {"id": np.zeros(200_000, np.int8), "x": np.zeros(200_000), "label": np.zeros(200_000, np.int8)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert path.stat().st_size < 20_000
+    with pytest.raises(DataError, match=r"t\.parquet would take .* \(its columns\).*max_bytes="):
+        read(path, max_bytes=1 << 20)
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(f'{{"k{number}": 1}}' for number in range(5000)), "utf-8")
+    with pytest.raises(DataError, match=r"t\.jsonl has 5,000 different keys in 5,000 rows"):
+        read(path)
+
+
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 

@@ -97,7 +97,11 @@ def read(
         return read_arrays(path, request)
     if memory_map is not None:
         return read_mapped(path, request, Path(memory_map))
-    table = read_table(path, choose_columns(path.name, request))
     limit = request.limit(path.stat().st_size)
+    table = read_table(
+        path,
+        choose_columns(path.name, request),
+        lambda size: request.check_size(path.name, size, limit, "its columns"),
+    )
     data = make_dataset(table, request, limit, strings=path.suffix.lower() == ".txt")
     return replace(data, name=path.stem, provenance=describe_file(path, f"{table.rows:,} rows"))
