@@ -15,6 +15,7 @@ from torch import nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, load, predict
 from sttau.data import SequenceDataset, encode, read
+from sttau.errors import DataError
 from sttau.training import fit
 
 LONG: list[dict[str, Any]] = [
@@ -285,6 +286,22 @@ def test_without_pyarrow_the_extra_is_named_and_all_else_works(tmp_path: Path, m
     assert all(len(read(path)) == 2 for path in paths[:-1])
 
 
+def test_files_that_grow_when_they_are_read_are_refused(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "t.parquet"
+    columns = {"id": np.zeros(200_000, np.int8), "x": np.zeros(200_000), "label": np.zeros(200_000, np.int8)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert path.stat().st_size < 20_000
+    with pytest.raises(DataError, match=r"t\.parquet would take .* \(its columns\).*max_bytes="):
+        read(path, max_bytes=1 << 20)
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(f'{{"k{number}": 1}}' for number in range(5000)), "utf-8")
+    with pytest.raises(DataError, match=r"t\.jsonl has 5,000 different keys in 5,000 rows"):
+        read(path)
+
+
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
@@ -353,3 +370,55 @@ def test_arrays_that_differ_from_training_are_refused(tmp_path: Path) -> None:
     np.savez(path, inputs=np.zeros((1, 2, 2)), feature_names=["pulse", "temperature"])
     with pytest.raises(ValueError, match="has other feature names than like"):
         read(path, like=train)
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+def damage(content: bytes, random: np.random.Generator) -> bytes:
+    """Change, insert, repeat or remove a few bytes."""
+    nasty = [
+        b"nan",
+        b"1e999",
+        b"\xff",
+        b"\x00",
+        b'"',
+        b";",
+        b"\n",
+        b"[" * 3000,
+        b"9" * 5000,
+        b"1e39",
+        b"9999-12-31T23-23:59",
+    ]
+    for _ in range(int(random.integers(1, 4))):
+        place, length = int(random.integers(len(content) + 1)), int(random.integers(1, 20))
+        part = [nasty[random.integers(len(nasty))], random.bytes(1), content[:length], b""][random.integers(4)]
+        content = content[:place] + part + content[place + (0 if part else length) :]
+    return content
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("form", [*FORMS, ".npz", ".txt"])
+def test_damaged_files_are_read_or_refused_by_errors_of_the_library(tmp_path: Path, form: str) -> None:
+    wide = [{"id": str(row), "label": row % 3, **{f"x{step}": step * row / 2 for step in range(5)}} for row in range(5)]
+    path = tmp_path / f"t{form}"
+    originals = [write(path, rows).read_bytes() for rows in (LONG, TEXTS, wide)] if form in FORMS else []
+    if form == ".npz":
+        np.savez_compressed(path, inputs=np.ones((2, 3, 2)), lengths=[3, 2], labels=[1, 2], ids=["p", "q"])
+        originals = [path.read_bytes()]
+    elif form == ".txt":
+        originals = [b"ab\taccept\n\treject\nb\taccept\n"]
+    random = np.random.default_rng(0)
+    outcomes = set()
+    for original in originals:
+        path.write_bytes(original)
+        like = read(path)
+        for _ in range(40):
+            path.write_bytes(damage(original, random))
+            for known in (None, like):
+                try:
+                    read(path, like=known)
+                    outcomes.add("read")
+                except DataError as error:
+                    outcomes.add("refused" if path.name in str(error) else f"no name of the file: {error}")
+    assert outcomes - {"read"} == {"refused"}

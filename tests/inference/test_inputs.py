@@ -87,3 +87,15 @@ def test_a_data_set_of_another_shape_is_refused() -> None:
     data = SequenceDataset("own", "test", torch.zeros(2, 3, 5), torch.tensor([3, 3]), torch.zeros(2), (), "made up")
     with pytest.raises(ValueError, match="inputs have 5 features per step, but the model expects 8"):
         predict(digits(), data)
+
+
+def test_padded_input_without_lengths_gives_a_warning() -> None:
+    model = SequenceClassifier(nn.LSTM(1, 4), 2)
+    inputs = torch.ones(4, 5, 1)
+    inputs[2:, 2:] = 0
+    with pytest.warns(UserWarning, match=r"2 of 4 series end with zeros in all features, up to 3 steps.*pass lengths="):
+        as_inputs(model, inputs)
+    with pytest.warns(UserWarning, match="2 of 4 series end with zeros"):
+        as_examples(model, inputs, torch.tensor([0, 1, 0, 1]))
+    as_inputs(model, inputs, torch.tensor([5, 5, 2, 2]))
+    as_inputs(model, torch.zeros(4, 5, 1))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from sttau.data.assembly import choose_columns, make_dataset
 from sttau.data.cells import plain
 from sttau.data.columns import Table, join, read_blocks
 from sttau.data.dataset import Described, SequenceDataset
 from sttau.data.layout import find_layout
 from sttau.data.request import Request
 from sttau.data.schema import Missing, Schema, check_choice, find_roles
-from sttau.data.table import choose_columns, make_dataset
 from sttau.errors import DataError
 
 _PADDING = 4  # steps in memory per step of the file

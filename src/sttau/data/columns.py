@@ -23,6 +23,7 @@ Column = Numbers | list[Any]
 Choose = Callable[[Sequence[str]], Mapping[str, bool]]
 
 _CELLS = 500_000  # per block; about 40 MB as text
+_FILLED = 50  # cells of a table per cell that a row of JSON has
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,25 @@ class Table:
         return replace(self, columns=columns, rows=stop - start, first=self.first + start)
 
 
-def read_table(path: Path, choose: Choose) -> Table:
-    """Read a whole file; a column is numbers only if all of its cells are."""
+def read_table(path: Path, choose: Choose, check: Callable[[int], None]) -> Table:
+    """Read a whole file; a column is numbers only if all of its cells are.
+
+    Args:
+        path: Path of the file.
+        choose: Function from the names of the columns to those to read.
+        check: Function that raises if that many bytes are too many.
+    """
     texts: set[str] = set()
 
     def choose_again(names: Sequence[str]) -> Mapping[str, bool]:
         return {name: kept or name in texts for name, kept in choose(names).items()}
 
     while True:
-        blocks = list(read_blocks(path, choose_again))
+        blocks, size = [], 0
+        for block in read_blocks(path, choose_again):
+            size += 8 * block.rows * len(block.columns)
+            check(size)
+            blocks.append(block)
         kinds: dict[str, set[type]] = {}
         for block in blocks:
             for name, column in block.columns.items():
@@ -207,6 +218,11 @@ def _read_jsonl(path: Path, choose: Choose, rows: int | None) -> Iterator[Table]
         size = rows or 20_000
         while found := list(islice(objects, size)):
             names = tuple(dict.fromkeys(name for row in found for name in row))
+            if len(names) * len(found) > _FILLED * sum(map(len, found)) + _CELLS:
+                raise DataError(
+                    f"{path.name} has {len(names):,} different keys in {len(found):,} rows, few of them in each; "
+                    "expected the same keys in all rows"
+                )
             wanted = choose(names)
             columns = {
                 name: _convert([row.get(name) for row in found], wanted[name]) for name in names if name in wanted

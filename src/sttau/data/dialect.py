@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ _SEPARATORS = (",", ";", "\t", "|")
 _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 _COMMA = re.compile(r"\s*[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+\s*")
 _POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*")
-_SAMPLE = 1000
+_ROWS, _CHARACTERS = 1000, 1 << 16  # that are looked at
 
 
 class Dialect(NamedTuple):
@@ -55,13 +56,24 @@ def find_dialect(path: Path) -> Dialect:
 
 def _sample(path: Path, separator: str) -> list[list[str]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+        lines = _first_lines(file)
+        reader = csv.reader(lines, delimiter=separator)
         try:
-            return [row for row in islice(reader, _SAMPLE) if row]
+            rows = [row for row in islice(reader, _ROWS) if row]
+            return rows[:-1] if len(rows) > 2 and file.read(1) else rows  # the last may have been cut
         except csv.Error as error:
             raise DataError(
                 f"{path.name} cannot be read at line {reader.line_num}: {error}; check the quotes"
             ) from error
+
+
+def _first_lines(file: Iterable[str]) -> Iterator[str]:
+    count = 0
+    for line in file:
+        yield line
+        count += len(line)
+        if count > _CHARACTERS:
+            return
 
 
 def _columns(rows: list[list[str]]) -> tuple[bool, int]:

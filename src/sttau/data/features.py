@@ -116,7 +116,7 @@ def make_features(
             names.append(name)
             continue
         texts = [None if is_missing(cell) else plain(cell) for cell in column]
-        known = schema.categories.get(name) or _find_categories(table, name, texts)
+        known = schema.categories.get(name) or check_categories(table.name, name, sorted(set(filter(None, texts))))
         values, unknown = _one_hot(texts, known)
         if unknown:
             remarks.append(
@@ -191,11 +191,11 @@ def column_numbers(table: Table, name: str) -> Numbers:
     return check_numbers(table.name, name, column, table.first)
 
 
-def _find_categories(table: Table, name: str, texts: Sequence[str | None]) -> tuple[str, ...]:
-    found = sorted({text for text in texts if text is not None})
+def check_categories(where: str, name: str, found: Sequence[str]) -> tuple[str, ...]:
+    """Return the categories of a column; an error if there are so many that it must be something else."""
     if len(found) > _MOST_CATEGORIES:
         raise DataError(
-            f"{table.name} has {len(found):,} different texts in column {name!r}, such as {found[0][:40]!r}; at most "
+            f"{where} has {len(found):,} different texts in column {name!r}, such as {found[0][:40]!r}; at most "
             f"{_MOST_CATEGORIES} are read as categories. If it identifies the series, pass id={name!r}; if it is text, "
             f"text={name!r}; else leave it out with features=[…]."
         )

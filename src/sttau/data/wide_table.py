@@ -21,7 +21,7 @@ VALUE = "value"
 #: Steps by which a table without other signs is taken to be wide.
 FEWEST_STEPS = 3
 
-_NUMBERED = re.compile(r"(.*?)[_\-.: ]?(\d+)")
+_NUMBERED = re.compile(r"(.*?)[_\-.: ]?([0-9]{1,15})")
 
 
 class Steps(NamedTuple):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sttau.checks import as_tensor
 from sttau.data import SequenceDataset, encode
+from sttau.data.arrays import warn_padding
 from sttau.models import Predictor
 
 
@@ -51,6 +52,8 @@ def as_inputs(model: Predictor, data: Any, lengths: Any = None) -> Inputs:
     one_series = inputs.dim() == 1 if model.reads_tokens else inputs.shape[1:] == (model.num_features,)
     if lengths is None and one_series:
         inputs = inputs[None]
+    elif lengths is None:
+        warn_padding(inputs)
     if inputs.is_floating_point() and not model.reads_tokens:
         inputs = inputs.to(model.dtype)  # float64 is NumPy's default, rarely a choice
     return Inputs(inputs, model.check_inputs(inputs, None if lengths is None else as_tensor("lengths", lengths)))
@@ -74,6 +77,8 @@ def as_examples(model: Predictor, data: Any, targets: Any = None, lengths: Any =
     if targets is None:
         raise TypeError("targets are missing: pass a SequenceDataset, or inputs and targets")
     inputs = as_tensor("inputs", data)
+    if lengths is None:
+        warn_padding(inputs)
     lengths = model.check_inputs(inputs, None if lengths is None else as_tensor("lengths", lengths))
     return Examples(inputs, model.check_targets(as_tensor("targets", targets), len(inputs)), lengths)
 
