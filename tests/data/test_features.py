@@ -90,3 +90,10 @@ def test_an_index_of_rows_without_a_name_is_ignored_and_said_to_be(tmp_path: Pat
     assert any("first column has no name" in note for note in data.remarks)
     with pytest.raises(DataError, match=r"begins with numbers \(1, 0\.5, 0\.25\).*add a header"):
         read(write(tmp_path, "1,0.5,0.25\n2,0.5,0.75\n"))
+
+
+def test_text_in_a_column_that_held_numbers_in_training_is_an_error(tmp_path: Path) -> None:
+    train = read(write(tmp_path, "id,pressure,label\na,1.5,u\na,2.5,u\nb,3,v\n"))
+    new = write(tmp_path, "id,pressure\nc,not a number\n", "new.csv")
+    with pytest.raises(DataError, match="'not a number' as 'pressure' in row 1; expected a number"):
+        read(new, like=train)

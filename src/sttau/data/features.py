@@ -111,7 +111,8 @@ def make_features(
     remarks: list[str] = []
     for name in columns:
         column = table.columns[name]
-        if name not in schema.categories and not (isinstance(column, list) and not _is_number_column(table, name)):
+        is_text = isinstance(column, list) and like is None and not _is_number_column(table, name)
+        if name not in schema.categories and not is_text:
             parts.append(column_numbers(table, name)[:, None])
             names.append(name)
             continue

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import sttau
+from sttau.data import read
+from tests.cli.invocation import check_failure, invoke
+from tests.cli.tables import write_series
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that is calibrated but hardly trained, and a table for it."""
+    path = tmp_path_factory.mktemp("predict")
+    data = read(write_series(path / "data.csv", 60), target="state", id="machine", time="hour")
+    model = sttau.create_model(data, hidden_size=8)
+    sttau.calibrate(model, data)
+    model.save(path / "model.safetensors")
+    return path
+
+
+def test_every_format_holds_the_same_predictions(folder: Path, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    for ending in ("csv", "tsv", "jsonl", "parquet"):
+        shown = invoke("predict", folder, folder / "data.csv", "--out", tmp_path / f"out.{ending}")
+        assert shown.exit_code == 0, shown.output
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    table = pyarrow.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["id"] for row in rows] == [f"m{number}" for number in range(60)] == [row["id"] for row in table]
+    model = sttau.load(folder / "model.safetensors")
+    expected = sttau.predict(model, read(folder / "data.csv", like=model))
+    assert [float(row["confidence"]) for row in rows] == pytest.approx(expected.confidence.tolist(), rel=1e-5)
+    assert [row["abstain"] for row in table] == expected.abstain.tolist()
+    assert list(tmp_path.glob(".*")) == []  # nothing unfinished is left
+
+
+def test_a_file_that_cannot_be_read_leaves_the_old_output(folder: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("machine,hour,pressure,state\nm1,0,not a number,falls\n")
+    out = tmp_path / "out.csv"
+    out.write_text("before")
+    check_failure(invoke("predict", folder, bad, "--out", out), "not a number", 1)
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "out.csv"]
+
+
+def test_steps_from_standard_input(folder: Path) -> None:
+    steps = "101325\n101500\n\n101000\n"
+    command = [sys.executable, "-c", "from sttau.cli import app; app()", "predict", str(folder), "--stdin"]
+    found = subprocess.run(command, input=steps, capture_output=True, text=True, check=False, timeout=120)
+    assert found.returncode == 0, found.stderr
+    rows = list(csv.DictReader(found.stdout.splitlines()))
+    model = sttau.load(folder / "model.safetensors")
+    stream = sttau.Stream(model)
+    first, second = (stream.step([value]).columns() for value in (101325.0, 101500.0))
+    stream.reset()
+    third = stream.step([101000.0]).columns()
+    expected = torch.cat([found["confidence"] for found in (first, second, third)])
+    assert [float(row["confidence"]) for row in rows] == pytest.approx(expected.tolist(), rel=1e-5)
+    bad = subprocess.run(command, input="1,2\n", capture_output=True, text=True, check=False, timeout=120)
+    assert bad.returncode == 1
+    assert "line 1 of the input must be 1 numbers" in bad.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(folder: Path) -> None:
+    command = f"{sys.executable} -c 'from sttau.cli import app; app()' predict {folder} {folder / 'data.csv'} | head -1"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+    assert found.stdout.startswith("id,label")
+    assert found.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "give either a file or --stdin"),
+        (("data.csv", "--stdin"), 2, "give either a file or --stdin"),
+        (("data.csv", "--level", "1"), 2, "--level must be between 0 and 1"),
+        (("data.csv", "--out", "out.xlsx"), 1, "must end in .csv, .tsv, .jsonl or .parquet"),
+        (("nothing.csv",), 1, "no file at"),
+    ],
+)
+def test_errors_are_one_sentence(folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    where = [str(folder / part) if part.endswith("a.csv") else part for part in arguments]
+    check_failure(invoke("predict", folder, *where), message, code)
+
+
+def test_a_model_of_another_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"not a model")
+    check_failure(invoke("predict", tmp_path, tmp_path / "a.csv"), "model.safetensors", 1)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sttau
+from tests.cli.invocation import check_failure, invoke
+from tests.cli.tables import write_series, write_texts
+
+SMALL = ("--set", "hidden_size=8", "--set", "updates=60", "--set", "validate_every=20", "--device", "cpu")
+COLUMNS = ("--target", "state", "--id", "machine", "--time", "hour")
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-c", "from sttau.cli import app; app()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+
+
+def test_train_predict_and_evaluate_through_processes_and_a_pipe(tmp_path: Path) -> None:
+    data, new = write_series(tmp_path / "train.csv"), write_series(tmp_path / "new.csv", 40, seed=1)
+    out = tmp_path / "model"
+    made = run("train", data, *COLUMNS, "--out", out, *SMALL)
+    assert made.returncode == 0, made.stderr
+    assert "120 series of 6 steps" in made.stdout
+    assert "features: pressure" in made.stdout
+    assert "2 classes: falls 60, rises 60" in made.stdout
+    assert "\x1b" not in made.stdout + made.stderr  # no colors and no bar in a pipe
+    assert {"model.safetensors", "report.html", "run.json", "training"} <= {path.name for path in out.iterdir()}
+    assert json.loads((out / "run.json").read_text("utf-8"))["method"] == "st-tau"
+    page = (out / "report.html").read_text("utf-8")
+    assert "data:image/png" in page
+    assert "http" not in page
+
+    found = run("predict", out, new, "--json")
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [row["id"] for row in rows] == [f"m{number}" for number in range(40)]
+    assert sum(row["label"] == ("falls", "rises")[number % 2] for number, row in enumerate(rows)) >= 36
+    assert {"confidence", "total", "aleatoric", "epistemic", "abstain", "is_ood", "set"} <= set(rows[0])
+    shown = run("evaluate", out, new)
+    assert shown.returncode == 0, shown.stderr
+    assert "error %" in shown.stdout
+    assert "rises" in shown.stdout
+
+
+def test_missing_values_are_read_and_kept_in_the_model(tmp_path: Path) -> None:
+    data = write_series(tmp_path / "train.csv", missing=True)
+    shown = invoke("train", data, *COLUMNS, "--out", tmp_path / "model", *SMALL)
+    assert shown.exit_code == 0, shown.output
+    assert "missing" in shown.output
+    model = sttau.load(tmp_path / "model" / "model.safetensors")
+    assert model.preprocessing.missing == "mask"
+    assert invoke("predict", tmp_path / "model", data).exit_code == 0
+
+
+def test_texts_and_another_method(tmp_path: Path) -> None:
+    data = write_texts(tmp_path / "reviews.csv")
+    shown = invoke("train", data, "--text", "review", "--method", "lstm", "--out", tmp_path / "model", *SMALL)
+    assert shown.exit_code == 0, shown.output
+    read = invoke("run", tmp_path / "model", "a fine plot")
+    assert read.exit_code == 0, read.output
+    assert "fine" in read.output
+    assert "epistemic" in read.output
+
+
+def test_a_folder_that_is_not_empty_is_resumed_only_when_asked(tmp_path: Path) -> None:
+    data, out = write_series(tmp_path / "train.csv"), tmp_path / "model"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    command = ("train", data, *COLUMNS, "--out", out, *SMALL)
+    check_failure(invoke(*command), "--resume continues its training", 2)
+    assert invoke(*command, "--resume").exit_code == 0
+    again = invoke(*command, "--resume")  # finished: the model is made again from its checkpoint
+    assert again.exit_code == 0
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_an_interrupted_training_says_how_to_continue(tmp_path: Path) -> None:
+    data, out = write_series(tmp_path / "train.csv"), tmp_path / "model"
+    command = [sys.executable, "-c", "from sttau.cli import app; app()", "train", str(data), *COLUMNS]
+    options = ["--out", str(out), *SMALL, "--set", "updates=100000"]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = out / "training" / "log.jsonl"
+    for _ in range(600):
+        if log.exists() and log.stat().st_size > 2000:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in shown
+    assert "Traceback" not in shown
+    assert list((out / "training").glob("checkpoint-*"))
+
+
+def test_a_terminal_of_twenty_columns(tmp_path: Path) -> None:
+    data = write_series(tmp_path / "train.csv", 40)
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-c", "from sttau.cli import app; app()", "train", str(data), *COLUMNS, "--out",
+               str(tmp_path / "model"), *SMALL]  # fmt: skip
+    environment = {**os.environ, "COLUMNS": "20", "TERM": "xterm"}
+    process = subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower, env=environment)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    assert process.wait(timeout=60) == 0, shown.decode()
+    assert b"st-tau" in shown  # the progress bar
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--target", "nothing"), 1, "nothing"),
+        (("--target", "state", "--validation", "2"), 2, "--validation must be between 0 and 1"),
+        (("--target", "state", "--method", "forest"), 1, "forest"),
+        (("--target", "state", "--set", "states"), 2, "--set must be name=value"),
+        (("--target", "state", "--set", "num_sates=3"), 1, "num_sates"),
+    ],
+)
+def test_errors_are_one_sentence(arguments: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
+    data = write_series(tmp_path / "train.csv", 20)
+    check_failure(invoke("train", data, *arguments, *COLUMNS[2:], "--out", tmp_path / "model"), message, code)
+
+
+def test_debug_shows_the_trace(tmp_path: Path) -> None:
+    data = write_series(tmp_path / "train.csv", 20)
+    plain = run("train", data, "--target", "nothing", "--out", tmp_path / "model")
+    assert plain.returncode == 1
+    assert "Traceback" not in plain.stderr
+    traced = run("--debug", "train", data, "--target", "nothing", "--out", tmp_path / "model")
+    assert traced.returncode != 0
+    assert "Traceback" in traced.stderr
