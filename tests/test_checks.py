@@ -51,7 +51,7 @@ def ids(*, at: tuple[int, int] | None = None, value: int = 0) -> torch.Tensor:
         (torch.zeros(4, 0, 2), ValueError, r"inputs are empty: 4 sequences of 0 steps; expected"),
         (features(at=(2, 3), value=NAN), ValueError, r"inputs hold NaN or infinity.*sequence 2 at step 3"),
         (features(at=(0, 4), value=INF), ValueError, r"inputs hold NaN or infinity.*sequence 0 at step 4"),
-        (features(at=(3, 0), value=-INF), ValueError, r"inputs hold NaN.*sequence 3 at step 0; replace"),
+        (features(at=(3, 0), value=-INF), ValueError, r"inputs hold NaN.*sequence 3 at step 0; a model built"),
         ([[[0.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]]], TypeError, r"inputs must be .*got list.*Pad .*lengths"),
         (None, TypeError, r"inputs must be a tensor, an array or nested lists.*got NoneType"),
         ("0101", TypeError, r"inputs are text, but the model reads 2 features per step"),

@@ -1,11 +1,15 @@
-"""Every Python block in the README and in docs/ runs, page by page; links lead to files and headings that exist."""
+"""Every block of Python and every command in the README and in docs/ runs, page by page; links lead to files and headings that exist."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from sttau.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -15,11 +19,18 @@ LINKING = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert blocks, f"{page.name} has no Python block"
     names: dict[str, object] = {"__name__": "page"}
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), names)
+    for language, block in blocks:
+        if language == "python":
+            exec(compile(block, page.name, "exec"), names)
+            continue
+        for command in block.splitlines():
+            program, *arguments = shlex.split(command)
+            assert program == "sttau"
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

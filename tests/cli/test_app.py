@@ -10,7 +10,10 @@ from sttau.cli import COMMANDS
 from tests.cli.invocation import invoke
 from tests.extension import copy_package, replace_once, run_copy
 
-LEAVES = ("quickstart", "data list", "data info", "data get", "compare", "extract", "rl train", "rl watch", "bench")
+LEAVES = (
+    "quickstart", "train", "predict", "evaluate", "run", "data list", "data info", "data get", "compare", "extract",
+    "rl train", "rl watch", "bench",
+)  # fmt: skip
 NEW_COMMAND = '''"""``sttau greet``: a greeting."""
 
 from __future__ import annotations

@@ -91,7 +91,9 @@ class Preprocessing(nn.Module):
             spread = (values - mean).square().nanmean(0).sqrt().nan_to_num(0)
             constant = (spread <= 1e-12 * mean.abs()) | (count < 2)
             if bool(constant.any()):
-                which = ", ".join(str(place) for place in constant.nonzero().flatten().tolist()[:10])
+                names = data.feature_names if isinstance(data, SequenceDataset) else ()
+                places = constant.nonzero().flatten().tolist()
+                which = ", ".join(names[place] if names else str(place) for place in places[:10])
                 warnings.warn(f"features {which} are constant in the training data and carry nothing", stacklevel=2)
             result.offset.copy_(mean)
             result.scale.copy_(torch.where(constant, 1.0, spread))

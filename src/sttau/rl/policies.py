@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.data.dataset import Described
+from sttau.data import Described, Schema
 from sttau.engine import Mode, Noise
 from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
 from sttau.errors import ModelFileError
@@ -78,6 +78,7 @@ class _Names(NamedTuple):
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     vocabulary: tuple[str, ...] | None = None
+    schema: Schema | None = None
 
 
 class Role(NamedTuple):
