@@ -96,6 +96,8 @@ def learn_stochastic(
     for name, value in (("updates", updates), ("attempts", attempts), ("iterations", iterations)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+    if num_states < 2:
+        raise ValueError(f"num_states must be at least 2, got {num_states}")
     if distinct is not None and not 2 <= distinct <= num_states:
         raise ValueError(f"distinct must be from 2 to num_states = {num_states}, got {distinct}")
     callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
