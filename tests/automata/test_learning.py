@@ -290,6 +290,12 @@ def test_a_counting_language_is_learned() -> None:
             4,
             "no automaton of up to 8 states fits the training labels: some labels are wrong",
         ),
+        (  # a language that is not regular
+            _labeled(ALL, lambda string: string == "a" * (len(string) // 2) + "b" * (len(string) // 2)),
+            None,
+            6,
+            "(3 up to length 2, 5 up to length 4, 7 up to length 6, 9 up to length 8), as it does where a",
+        ),
         (  # too few strings
             _labeled(["", "a", "b", "aa"], lambda string: string.count("a") % 2 == 0),
             _labeled(ALL, lambda string: string.count("a") % 2 == 0 and "bb" not in string),

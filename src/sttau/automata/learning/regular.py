@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -171,7 +172,7 @@ def learn(
     best = replace(best, attempts=attempt + 1)
     if not best.reached:
         suggested = merged is not None or not (warm_start and whole)
-        best = replace(best, reason=_reason(best, validation, num_states, target_loss, suggested, deadline))
+        best = replace(best, reason=_reason(best, train, validation, num_states, target_loss, suggested, deadline))
         _log.warning("learn did not reach its goal: %s", best.reason)
     best.model.set_note("learned", {"reached": best.reached, "reason": best.reason})
     return best
@@ -213,6 +214,7 @@ class _Deadline:
 
 def _reason(
     best: Learned,
+    train: SequenceDataset,
     validation: SequenceDataset | None,
     num_states: int,
     target_loss: float,
@@ -230,9 +232,13 @@ def _reason(
         parts.append(
             f"no automaton of up to {2 * num_states} states fits the training labels: some labels are wrong (then "
             "learn_stochastic estimates probabilities), the language is not regular, or num_states is far too small"
+            + _growth(train, 2 * num_states)
         )
     elif size is not None and size > num_states:
-        parts.append(f"state merging finds {size} states, more than num_states = {num_states}: raise num_states")
+        parts.append(
+            f"state merging finds {size} states, more than num_states = {num_states}: raise num_states"
+            + _growth(train, 2 * num_states)
+        )
     elif size is not None and missed:
         parts.append(
             f"the automaton of {size} states that fits the training strings labels {missed} validation strings "
@@ -241,6 +247,22 @@ def _reason(
     else:
         parts.append("try more attempts or updates, another seed, or more states")
     return "; ".join(parts)
+
+
+def _growth(train: SequenceDataset, largest: int) -> str:
+    """Evidence that the language is not regular: ever larger automata for ever longer strings; empty without it."""
+    longest = int(train.lengths.max()) - 1
+    lengths = sorted({longest * part // 4 for part in (1, 2, 3, 4)} - {0})
+    sizes = []
+    for length in lengths:
+        dfa = learn_by_merging(train.select(train.lengths <= length + 1), "canonical", largest=largest)
+        if dfa is None:
+            break
+        sizes.append(len(dfa.minify().states))
+    if len(sizes) < 3 or any(later <= before for before, later in pairwise(sizes)):
+        return ""
+    shown = ", ".join(f"{size} up to length {length}" for size, length in zip(sizes, lengths, strict=False))
+    return f". The number of states grows with the strings ({shown}), as it does where a language is not regular"
 
 
 def _train_on_tree(
