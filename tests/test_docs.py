@@ -1,4 +1,4 @@
-"""Every block of Python and every command in the README and in docs/ runs, page by page; links lead to files and headings that exist."""
+"""Every block of Python and every command in the README and in docs/ runs; links lead to what exists."""
 
 from __future__ import annotations
 

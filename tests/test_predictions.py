@@ -41,9 +41,14 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         writer.write([{"a": 2}])
         assert not path.exists()
     assert [json.loads(line)["a"] for line in path.read_text().splitlines()] == [1, 2]
-    with pytest.raises(KeyboardInterrupt), Writer(str(path)) as writer:
-        writer.write([{"a": 3}])
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with Writer(str(path)) as writer:
+            writer.write([{"a": 3}])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert len(path.read_text().splitlines()) == 2
     assert [found.name for found in path.parent.iterdir()] == ["out.jsonl"]
 

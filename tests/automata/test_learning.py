@@ -1,19 +1,41 @@
 from __future__ import annotations
 
+import hashlib
+import random
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
+from aalpy.learning_algs import run_RPNI
 from torch import nn
 
 from sttau import SequenceClassifier, STTauGRU
-from sttau.automata import PrefixTree, distance, extract_dfa, extract_pa, learn, learn_stochastic, stochastic, tomita
+from sttau import load as load_model
+from sttau.automata import (
+    PrefixTree,
+    balanced_strings,
+    compare,
+    distance,
+    extract_dfa,
+    extract_pa,
+    learn,
+    learn_by_merging,
+    learn_stochastic,
+    random_dfa,
+    stochastic,
+    tomita,
+)
+from sttau.automata.learning.imitation import imitate
+from sttau.automata.learning.state_merging import Order
 from sttau.automata.learning.stochastic import _groupings
-from sttau.data import load
+from sttau.data import SequenceDataset, load
 from sttau.data.strings import as_dataset
 from sttau.inference import predict
 from sttau.languages import accepts
+from sttau.layers import LayerMode
 from sttau.models import Head
 from sttau.training import Update
 
@@ -72,7 +94,7 @@ def test_tomita_5_is_learned_from_its_strings_and_proved() -> None:
     def record(attempt: int, update: Update, model: SequenceClassifier) -> None:
         taus.extend(update.temperature)
 
-    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), seed=1, callbacks=record)
+    learned = learn(load("tomita5", "train"), load("tomita5", "validation"), warm_start=False, seed=1, callbacks=record)
     assert learned.reached
     assert learned.wrong == 0
     assert learned.log[-1].loss <= 1e-4
@@ -85,7 +107,7 @@ def test_tomita_5_is_learned_from_its_strings_and_proved() -> None:
 
 def test_learning_repeats_and_leaves_the_global_generator_alone() -> None:
     before = torch.random.get_rng_state()
-    first, second = (learn(load("tomita1", "train"), seed=3, updates=5, attempts=1) for _ in range(2))
+    first, second = (learn(load("tomita1", "train"), seed=3, updates=5, attempts=1, warm_start=False) for _ in range(2))
     assert [update.loss for update in first.log] == [update.loss for update in second.log]
     assert torch.equal(before, torch.random.get_rng_state())
     assert not first.reached
@@ -99,7 +121,7 @@ def test_attempts_are_those_made_and_the_best_one_is_named() -> None:
         numbers.append(attempt)
         losses[attempt] = update.loss
 
-    learned = learn(load("tomita3", "train"), attempts=3, updates=3, seed=0, callbacks=[record])
+    learned = learn(load("tomita3", "train"), attempts=3, updates=3, warm_start=False, seed=0, callbacks=[record])
     assert not learned.reached
     assert learned.attempts == max(numbers) == 3
     assert learned.best_attempt < 3  # so that the two differ
@@ -169,8 +191,168 @@ def test_the_model_has_the_vocabulary_of_its_data() -> None:
     assert learned.model.vocabulary == ("^", "0", "1")
 
 
+def _labeled(strings: list[str], inside: Callable[[str], bool], alphabet: str = "ab") -> SequenceDataset:
+    return as_dataset(strings, [inside(string) for string in strings], alphabet)
+
+
+def hash_of(string: str) -> int:
+    return int.from_bytes(hashlib.sha256(string.encode()).digest()[:4], "big")
+
+
+ALL = ["".join(word) for length in range(9) for word in product("ab", repeat=length)]
+
+
+ORDERS: tuple[Order, ...] = ("evidence", "canonical")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_state_merging_is_consistent_with_any_labels(order: Order, seed: int) -> None:
+    source = random.Random(seed)
+    strings = source.sample(ALL, 60)
+    data = _labeled(strings, lambda string: hash_of(f"{seed} {string}") % 2 == 0)  # no structure at all
+    dfa = learn_by_merging(data, order)
+    assert dfa is not None
+    assert torch.equal(accepts(dfa, strings), data.labels.bool())
+    assert learn_by_merging(data, order, largest=len(dfa.states) - 1) is None
+
+
+@pytest.mark.parametrize(("states", "alphabet"), [(5, "abc"), (9, "ab"), (12, "ab")])
+def test_merging_finds_a_language_that_the_strings_determine_as_rpni_of_aalpy_does(states: int, alphabet: str) -> None:
+    truth = random_dfa(states, alphabet, seed=1001)
+    strings, labels = balanced_strings(truth, range(17), 64, seed=0)
+    data = as_dataset(strings, labels, alphabet)
+    for order in ORDERS:
+        dfa = learn_by_merging(data, order)
+        assert dfa is not None
+        assert compare(dfa, truth)
+    theirs = run_RPNI(list(zip(map(tuple, strings), labels.bool().tolist(), strict=True)), "dfa", print_info=False)
+    assert theirs.size == states
+
+
+def test_contradictory_labels_cannot_be_merged() -> None:
+    with pytest.raises(ValueError, match="contradictory labels"):
+        learn_by_merging(as_dataset(["a", "a"], [True, False], "a"))
+
+
+def test_too_few_rows_cannot_imitate() -> None:
+    model = _model(3, "dense")
+    model.set_metadata(load("tomita4", "train"))
+    assert imitate(model, tomita(4)) is None
+    halves = _model(6, "halves")  # three rows of each label
+    halves.set_metadata(load("tomita4", "train"))
+    assert imitate(halves, random_dfa(8, seed=0)) is None
+
+
+def test_the_network_starts_from_the_automaton_of_state_merging() -> None:
+    truth = random_dfa(9, "abc", seed=5)
+    train, validation = (
+        as_dataset(*balanced_strings(truth, lengths, count, seed=0), "abc")
+        for lengths, count in ((range(11), 30), (range(17, 25), 8))
+    )
+    learned = learn(train, validation, num_states=18, attempts=1)
+    assert learned.merged is not None
+    assert compare(learned.merged, truth)
+    assert (learned.reached, learned.attempts, learned.reason) == (True, 1, "")
+    assert extract_dfa(learned.model).equivalent_to(truth)
+    strings = ["".join(random.Random(seed).choices("abc", k=1000)) for seed in range(20)]
+    long = as_dataset(strings, accepts(truth, strings), "abc")
+    assert predict(learned.model, long.inputs, long.lengths).label.tolist() == long.labels.tolist()
+
+
+def test_a_counting_language_is_learned() -> None:
+    """(a + 2b) mod 5 with an even number of c: ten states, not found from random weights in 40 attempts."""
+
+    def inside(string: str) -> bool:
+        return (string.count("a") + 2 * string.count("b")) % 5 == 0 and string.count("c") % 2 == 0
+
+    short = ["".join(word) for length in range(7) for word in product("abc", repeat=length)]
+    source = random.Random(0)
+    long = ["".join(source.choices("abc", k=source.randint(20, 30))) for _ in range(100)]
+    train, validation = (as_dataset(part, [inside(string) for string in part], "abc") for part in (short, long))
+    learned = learn(train, validation, num_states=20, head="halves", attempts=1)
+    assert learned.reached
+    assert len(extract_dfa(learned.model).dfa.states) == 10
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "states", "reason"),
+    [
+        (  # a language that needs more states than there are
+            _labeled(ALL, lambda string: string.count("a") % 7 == 0),
+            None,
+            4,
+            "state merging finds 7 states, more than num_states = 4: raise num_states",
+        ),
+        (  # wrong labels
+            _labeled(ALL, lambda string: (string.count("a") % 2 == 0) != (hash_of(string) % 10 == 0)),
+            None,
+            4,
+            "no automaton of up to 8 states fits the training labels: some labels are wrong",
+        ),
+        (  # a language that is not regular
+            _labeled(ALL, lambda string: string == "a" * (len(string) // 2) + "b" * (len(string) // 2)),
+            None,
+            6,
+            "(3 up to length 2, 5 up to length 4, 7 up to length 6, 9 up to length 8), as it does where a",
+        ),
+        (  # too few strings
+            _labeled(["", "a", "b", "aa"], lambda string: string.count("a") % 2 == 0),
+            _labeled(ALL, lambda string: string.count("a") % 2 == 0 and "bb" not in string),
+            4,
+            "so the training strings do not determine the language: add strings",
+        ),
+    ],
+)
+def test_a_failure_is_warned_of_with_its_reason_and_kept_with_the_model(
+    train: SequenceDataset,
+    validation: SequenceDataset | None,
+    states: int,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    learned = learn(train, validation, num_states=states, attempts=2, updates=3)
+    assert not learned.reached
+    assert "after 2 attempts the loss is" in learned.reason
+    assert reason in learned.reason
+    assert f"learn did not reach its goal: {learned.reason}" in caplog.text
+    again = load_model(learned.model.save(tmp_path / "model.safetensors"))
+    assert again.notes["learned"] == {"reached": False, "reason": learned.reason}
+
+
+@pytest.mark.parametrize("mode", ["exact", "soft"])
+def test_a_time_limit_ends_all_attempts(mode: LayerMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("sttau.automata.learning.regular.time.monotonic", lambda: now[0])
+
+    def wait(attempt: int, update: Update, model: SequenceClassifier) -> None:
+        now[0] += 1.0
+
+    learned = learn(load("tomita5", "train"), mode=mode, warm_start=False, seconds=3, callbacks=wait)
+    assert (learned.attempts, len(learned.log), learned.reached) == (1, 3, False)
+    assert "the time limit of 3 seconds is over" in learned.reason
+
+
+def test_validation_over_another_alphabet_is_refused() -> None:
+    train, validation = (as_dataset(["", *alphabet], [True, False, True], alphabet) for alphabet in ("ab", "bc"))
+    with pytest.raises(ValueError, match=r"validation is over the vocabulary \^, b, c, but train over \^, a, b"):
+        learn(train, validation)
+    with pytest.raises(ValueError, match=r"over the vocabulary \^, 0, 1, but train"):
+        learn(train, load("tomita1", "validation"))
+    moved = replace(train, inputs=torch.where(train.inputs == 0, 1, train.inputs), lengths=torch.ones(3).long())
+    with pytest.raises(ValueError, match="validation begins with 'a', but train with '\\^'"):
+        learn(train, moved)
+
+
 def test_wrong_arguments_are_rejected() -> None:
     data = load("tomita1", "train")
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        learn(data, seconds=0)
+    with pytest.raises(ValueError, match="tomita1 is empty"):
+        learn(data.select(torch.zeros(0, dtype=torch.int64)))
+    with pytest.raises(ValueError, match="num_states must be at least 2, got 1"):
+        learn_stochastic(load("stochastic1", "train"), num_states=1)
     with pytest.raises(ValueError, match="mode must be"):
         learn(data, mode="deterministic")
     with pytest.raises(ValueError, match="updates must be at least 1"):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
+from sttau.automata import learn
 from sttau.data import load
 from tests.cli.invocation import check_failure, invoke
 
@@ -52,6 +53,40 @@ def test_a_dfa_of_another_language_is_a_failure(network: Path) -> None:
     shown = invoke("extract", network, "--against", "tomita5")
     assert shown.exit_code == 1
     assert "tomita5: different on “" in shown.output
+
+
+def test_a_pa_of_another_language_is_a_failure_unless_it_is_close(network: Path) -> None:
+    options = ("extract", network, "--kind", "pa", "--against", "stochastic1")
+    shown = invoke(*options)
+    assert shown.exit_code == 1, shown.output
+    assert "stochastic1: different" in shown.output
+    assert "largest difference" in shown.output
+    assert invoke(*options, "--within", "1").exit_code == 0
+
+
+def test_a_dfa_that_is_not_the_networks_is_a_failure_unless_forced(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    model = SequenceClassifier(STTauGRU(4, 8, num_states=5), 2, torch.nn.Embedding(3, 4))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2)
+    model.set_metadata(load("tomita1", "train"))
+    path = model.save(tmp_path / "blurred.safetensors")
+    shown = invoke("extract", path)
+    assert shown.exit_code == 1
+    assert "The DFA is not the network's: they agree on" in shown.output
+    assert invoke("extract", path, "--force").exit_code == 0
+
+
+def test_a_network_whose_training_failed_is_a_failure_unless_forced(tmp_path: Path) -> None:
+    failed = learn(load("tomita4", "train"), attempts=1, updates=2, warm_start=False)
+    path, drawing = failed.model.save(tmp_path / "failed.safetensors"), tmp_path / "automaton.svg"
+    shown = invoke("extract", path, "--out", drawing)
+    assert shown.exit_code == 1
+    assert f"The training of this network did not reach its goal: {failed.reason}" in shown.output
+    assert drawing.exists()
+    reached = learn(load("tomita4", "train"))
+    assert invoke("extract", reached.model.save(tmp_path / "reached.safetensors")).exit_code == 0
 
 
 @pytest.mark.parametrize(

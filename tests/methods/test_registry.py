@@ -53,7 +53,7 @@ def test_a_new_method_is_one_file_and_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_record_says_what_its_layers_do(name: str) -> None:
-    data = load("digits", "train")[:80]
+    data = load("digits", "train")
     spec = DataSpec.of(data)
     method = METHODS[name]
     model = build(name, spec, resolve(name, spec, {}, 8), data, 0)

@@ -14,8 +14,15 @@ from sttau.automata.exchange import (
     to_prism,
 )
 from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_dfa, extract_pa
-from sttau.automata.fidelity import Fidelity, measure_fidelity
-from sttau.automata.learning import Learned, LearnedStochastic, PrefixTree, learn, learn_stochastic
+from sttau.automata.fidelity import Fidelity, label_agreement, measure_fidelity
+from sttau.automata.learning import (
+    Learned,
+    LearnedStochastic,
+    PrefixTree,
+    learn,
+    learn_by_merging,
+    learn_stochastic,
+)
 from sttau.automata.reduction import Reduction, reduce
 from sttau.automata.value import AutomatonLike, as_automaton
 from sttau.data.strings import as_dataset
@@ -59,7 +66,9 @@ __all__ = [
     "from_json",
     "from_networkx",
     "from_regex",
+    "label_agreement",
     "learn",
+    "learn_by_merging",
     "learn_stochastic",
     "measure_fidelity",
     "mutations",

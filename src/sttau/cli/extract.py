@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from automata.fa.dfa import DFA
 
     from sttau import SequenceClassifier
-    from sttau.automata import PA
+    from sttau.automata import PA, ExtractedDFA
 
 
 def extract(
@@ -36,15 +36,22 @@ def extract(
     ] = False,
     tolerance: Annotated[float, typer.Option(help="PA: largest difference between states that are merged.")] = 0.01,
     leak: Annotated[float, typer.Option(help="PA: probability per step below which a state is dropped.")] = 0.001,
+    within: Annotated[
+        float,
+        typer.Option(min=0, help="PA: largest difference, on strings of at most 12 symbols, that counts as equal."),
+    ] = 0.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Exit with 0 although training failed, or the DFA is not the network's.")
+    ] = False,
 ) -> None:
     """Extract an automaton from a network, compare it with a language, draw it and export it.
 
-    Exits with 1 if a DFA accepts another language. PAs are equal up to rounding only; their distances are shown.
+    Exits with 1 if the language differs from that of --against, if the training of the network did not reach its goal,
+    or if a DFA and its network label strings differently. PAs are equal up to rounding only, unless --within is given.
 
     Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against tomita3
     """
     import sttau
-    from sttau.automata import compare
     from sttau.plotting.automaton import check_ending, write_automaton
 
     if kind not in ("dfa", "pa"):
@@ -58,23 +65,58 @@ def extract(
         network = sttau.load(model)
         if not isinstance(network, sttau.SequenceClassifier) or not network.vocabulary:
             raise ValueError(f"{model} has no vocabulary: call model.set_metadata(data) before model.save(path)")
-        arguments = (network, network.vocabulary, start, _class_number(network, accept), relaxed)
+        accept_class = _class_number(network, accept)
+        arguments = (network, network.vocabulary, start, accept_class, relaxed)
         extracted = _extract_dfa(*arguments) if kind == "dfa" else _extract_pa(*arguments, tolerance, leak)
         print_line(
             f"{kind.upper()} of {extracted.size} states, extracted from {network.finite_state_layer.num_states} states "
             f"of the network ({_table(relaxed)}); {extracted.quality}"
         )
+        failures = [*_training_failure(network), *_infidelity(extracted.found, network, accept_class, relaxed)]
+        for failure in failures:
+            print_line(failure, style="red")
         for path in out or ():
             write_automaton(extracted.automaton, path, f"{model.stem}, {kind.upper()}", **extracted.notes)
             print_line(f"Written: {path}")
-        if truth is None:
-            return
-        answer = compare(extracted.automaton, truth)
-        print_line(f"{against}: {answer}", style="green" if answer else "red")
-        if kind == "pa":
-            _print_distance(extracted.automaton, truth)
-    if kind == "dfa" and not answer:
+        differs = truth is not None and not _compare(extracted.automaton, truth, against, kind, within)
+    if differs or (failures and not force):
         raise typer.Exit(1)
+
+
+def _compare(automaton: DFA | PA, truth: DFA | PA, name: str, kind: str, within: float) -> bool:
+    """Print how an automaton compares with a language, and return whether they are equal."""
+    from sttau.automata import compare, distance, rms_distance
+
+    answer = compare(automaton, truth)
+    if kind == "dfa":
+        print_line(f"{name}: {answer}", style="green" if answer else "red")
+        return bool(answer)
+    found = distance(automaton, truth, length=12)
+    equal = bool(answer) or found.sup <= within
+    print_line(f"{name}: {answer}", style="green" if equal else "red")
+    print_line(
+        f"Strings of at most 12 symbols: largest difference {found.sup:.4f} on “{found.worst}”, mean {found.mean:.4f}. "
+        f"All strings (mean length 9): RMS {rms_distance(automaton, truth):.4f}."
+    )
+    return equal
+
+
+def _training_failure(network: SequenceClassifier) -> list[str]:
+    """What the network's training says about itself, if it failed."""
+    note = network.notes.get("learned")
+    if not isinstance(note, dict) or note.get("reached", True):
+        return []
+    return [f"The training of this network did not reach its goal: {note.get('reason') or 'the reason is not known'}"]
+
+
+def _infidelity(found: ExtractedDFA | None, network: SequenceClassifier, accept: int, relaxed: bool) -> list[str]:
+    """Where a DFA and its network label strings differently."""
+    from sttau.automata import label_agreement
+
+    if found is None:
+        return []
+    share = label_agreement(network, found, accept=accept, mode="soft" if relaxed else "exact")
+    return [] if share == 1 else [f"The DFA is not the network's: they agree on {100 * share:.1f} % of strings"]
 
 
 class _Extracted(NamedTuple):
@@ -82,6 +124,7 @@ class _Extracted(NamedTuple):
     size: int
     quality: str  # a phrase on how well it represents the network
     notes: dict[str, Any]  # arguments of write_automaton
+    found: ExtractedDFA | None = None
 
 
 def _extract_dfa(
@@ -92,7 +135,7 @@ def _extract_dfa(
     found = extract_dfa(network, vocabulary, start=start, accept=accept, table=_table(relaxed))
     notes = {"probabilities": found.probabilities, "variances": found.variances}
     quality = f"smallest probability of an edge {min(found.probabilities.values()):.3f}"
-    return _Extracted(found.dfa, len(found.dfa.states), quality, notes)
+    return _Extracted(found.dfa, len(found.dfa.states), quality, notes, found)
 
 
 def _extract_pa(
@@ -139,13 +182,3 @@ def _language(name: str) -> DFA | PA:
     if not name.endswith(".json"):
         usage_error(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
     return from_json(Path(name).read_text("utf-8"))
-
-
-def _print_distance(automaton: DFA | PA, truth: DFA | PA) -> None:
-    from sttau.automata import distance, rms_distance
-
-    found = distance(automaton, truth, length=12)
-    print_line(
-        f"Strings of at most 12 symbols: largest difference {found.sup:.4f} on “{found.worst}”, mean {found.mean:.4f}. "
-        f"All strings (mean length 9): RMS {rms_distance(automaton, truth):.4f}."
-    )

@@ -44,7 +44,9 @@ def long_strings(grammar: int) -> SequenceDataset:
 @cache
 def _learned(grammar: int, seed: int) -> tuple[Learned, float]:
     began = time.perf_counter()
-    learned = learn(load(f"tomita{grammar}", "train"), load(f"tomita{grammar}", "validation"), seed=seed)
+    learned = learn(
+        load(f"tomita{grammar}", "train"), load(f"tomita{grammar}", "validation"), warm_start=False, seed=seed
+    )
     return learned, time.perf_counter() - began
 
 
@@ -80,7 +82,7 @@ def drawn(states: int, number: int) -> dict[str, float]:
         for split, lengths, count in (("train", range(17), 64), ("validation", range(17, 25), 32))
     ]
     began = time.perf_counter()
-    learned = learn(splits[0], splits[1], num_states=12, seed=number)
+    learned = learn(splits[0], splits[1], num_states=12, warm_start=False, seed=number)
     dfa = extract_dfa(learned.model).dfa
     took = time.perf_counter() - began
     return {
@@ -194,6 +196,7 @@ def mode(grammar: int, seed: int, mode: str, updates: int) -> dict[str, float]:
         attempts=1,
         learning_rate=0.01 if batches or way != "exact" else 0.02,
         target_loss=1e-4 if way == "exact" and not batches else 1e-3,
+        warm_start=False,
         seed=seed,
     )
     took = time.perf_counter() - began

@@ -115,6 +115,23 @@ def string_vocabulary(data: SequenceDataset) -> tuple[str, ...]:
     """Return the vocabulary of a data set of strings; an error if it is none, or has no common start token."""
     if data.vocabulary is None or data.inputs.dim() != 2:
         raise ValueError(f"{data.name} must be strings over a vocabulary; automata are learned from tokens")
+    if not len(data):
+        raise ValueError(f"{data.name} is empty: automata are learned from labeled strings, at least one")
     if not bool((data.inputs[:, 0] == data.inputs[0, 0]).all()):
         raise ValueError(f"all sequences of {data.name} must begin with one start token, such as {START!r}")
     return data.vocabulary
+
+
+def check_same_alphabet(train: SequenceDataset, other: SequenceDataset) -> None:
+    """Raise an error if strings are not over the alphabet of the training strings, with the same start token."""
+    ours, theirs = string_vocabulary(train), string_vocabulary(other)
+    if ours != theirs:
+        raise ValueError(
+            f"validation is over the vocabulary {', '.join(theirs)}, but train over {', '.join(ours)}: tokens would "
+            "mean other symbols. Encode both with one alphabet, for instance as_dataset(strings, labels, alphabet)"
+        )
+    if int(train.inputs[0, 0]) != int(other.inputs[0, 0]):
+        raise ValueError(
+            f"validation begins with {theirs[int(other.inputs[0, 0])]!r}, but train with "
+            f"{ours[int(train.inputs[0, 0])]!r}; both must have one start token"
+        )

@@ -96,6 +96,7 @@ def learn_stochastic(
     """
     for name, value in (("updates", updates), ("attempts", attempts), ("iterations", iterations)):
         as_integer(name, value, 1)
+    as_integer("num_states", num_states, 2)
     if distinct is not None and not 2 <= distinct <= num_states:
         raise ValueError(f"distinct must be from 2 to num_states = {num_states}, got {distinct}")
     callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
