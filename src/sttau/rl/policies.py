@@ -77,6 +77,7 @@ class _Names(NamedTuple):
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     vocabulary: tuple[str, ...] | None = None
+    schema: None = None
 
 
 def check_policy(policy: SequenceClassifier, task: Task) -> None:
