@@ -33,7 +33,6 @@ COVERED = {
     "data/assembly.py": "data/test_table.py",
     "data/request.py": "data/test_table.py",
     "data/cells.py": "data/test_table.py",
-    "data/columns.py": "data/test_table.py",
     # parts of an operator, tested through it
     "engine/masked/*.py": "engine/masked/test_operator.py",
     "engine/path_sum/operator.py": "engine/path_sum/test_reference.py",

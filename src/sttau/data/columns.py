@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sttau.data.cells import Numbers, as_numbers
-from sttau.data.dialect import Dialect, find_dialect
+from sttau.data.dialect import find_dialect
 from sttau.data.schema import list_names
 from sttau.errors import DataError
 
@@ -145,13 +146,49 @@ def _read_csv(path: Path, choose: Choose, rows: int | None) -> Iterator[Table]:
             header, remarks = _header(path, next(reader, []))
             wanted = choose([name for name in header if name])
             size = rows or max(1, _CELLS // max(1, len(header)))
-            while found := list(islice(_rows(path, reader, header), size)):
-                yield _as_table(path, header, wanted, found, dialect, remarks)
+            for cells in _cells(path, file, reader.line_num, header, dialect.separator, size):
+                columns = {name: cells[place :: len(header)] for place, name in enumerate(header) if name in wanted}
+                yield Table(
+                    path.name,
+                    {name: _convert(column, wanted[name], dialect.comma) for name, column in columns.items()},
+                    len(cells) // len(header),
+                    comma=dialect.comma,
+                    remarks=(*dialect.remarks, *remarks),
+                    header=tuple(filter(None, header)),
+                )
         except csv.Error as error:
             raise DataError(
                 f"{path.name} cannot be read at line {reader.line_num}: {error}. "
                 "Check the quotes there; texts with more than 131,072 characters can be kept in JSON lines."
             ) from error
+
+
+def _cells(
+    path: Path, file: Iterator[str], line: int, header: list[str], separator: str, size: int
+) -> Iterator[list[str]]:
+    """Yield the cells of ``size`` rows at a time, one row after the other.
+
+    Args:
+        path: Path of the file, for messages.
+        file: Its lines after the header.
+        line: Number of lines before.
+        header: Names of the columns.
+        separator: Separator of cells.
+        size: Rows at a time.
+    """
+    while lines := list(islice(file, size)):
+        text = "".join(lines).replace("\r\n", "\n")
+        if '"' in text or "\r" in text:  # for the parser, from here to the end: a quoted cell may hold line ends
+            reader = csv.reader(chain(lines, file), delimiter=separator)
+            while found := list(islice(_rows(path, reader, line, header), size)):
+                yield [cell for row in found for cell in row]
+            return
+        rows = [row for row in text.split("\n") if row]  # an empty line is no row
+        if any(row.count(separator) != len(header) - 1 for row in rows):
+            list(_rows(path, csv.reader(lines, delimiter=separator), line, header))  # raises, and names the line
+        if rows:
+            yield separator.join(rows).split(separator)
+        line += len(lines)
 
 
 def _header(path: Path, cells: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -161,10 +198,10 @@ def _header(path: Path, cells: list[str]) -> tuple[list[str], tuple[str, ...]]:
         header[0] = ""
     if "" in header[1:]:
         raise DataError(f"{path.name} has no name for column {header.index('', 1) + 1} in its header; name it")
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
         raise DataError(f"{path.name} has more than one column {twice[0]!r}; give each a name of its own")
-    values = as_numbers(header)
+    values = as_numbers([name for name in header if name])
     if values is not None and len(values) and not (values % 1 == 0).all():
         raise DataError(
             f"{path.name} begins with numbers ({list_names(header, 4)}), not with the names of its columns; "
@@ -174,39 +211,16 @@ def _header(path: Path, cells: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return header, ignored if header and header[0] == "" else ()
 
 
-def _rows(path: Path, reader: Any, header: list[str]) -> Iterator[list[str]]:
+def _rows(path: Path, reader: Any, line: int, header: list[str]) -> Iterator[list[str]]:
     width = len(header)
     for row in reader:
         if len(row) == width:
             yield row
-        elif row:  # an empty line is no row
+        elif row:
             raise DataError(
-                f"{path.name} has {len(row)} cells in line {reader.line_num}, but {width} columns "
+                f"{path.name} has {len(row)} cells in line {line + reader.line_num}, but {width} columns "
                 f"({list_names(header, 5)}); cells that hold the separator need quotes"
             )
-
-
-def _as_table(
-    path: Path,
-    header: list[str],
-    wanted: Mapping[str, bool],
-    found: list[list[str]],
-    dialect: Dialect,
-    remarks: tuple[str, ...],
-) -> Table:
-    columns = {
-        name: _convert(cells, wanted[name], dialect.comma)
-        for name, cells in zip(header, zip(*found, strict=True), strict=True)
-        if name in wanted
-    }
-    return Table(
-        path.name,
-        columns,
-        len(found),
-        comma=dialect.comma,
-        remarks=(*dialect.remarks, *remarks),
-        header=tuple(filter(None, header)),
-    )
 
 
 # -- JSON lines, Parquet, lines of text --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ def as_table(frame: Any, choose: Choose) -> Table:
         choose: Function from the names of the columns to those to read.
     """
     names, read, rows = _open(frame)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise DataError(f"frame has more than one column {twice[0]!r}; give each a name of its own")
     columns: dict[str, Column] = {}
