@@ -49,7 +49,8 @@ def test_a_calibrated_model_shows_what_its_thresholds_achieve() -> None:
     assert found.acceptance is not None
     assert found.acceptance.coverage == pytest.approx(0.6, abs=0.01)
     assert found.set_coverage == pytest.approx(0.9, abs=0.02)
-    assert found.ood_rate == pytest.approx(0.05, abs=0.01)
+    assert found.ood_rate is not None
+    assert 0 < found.ood_rate <= 0.05
     titles = [row[0] for row in found.table()[1]]
     assert {"error %", "accepted %", "called OOD %"} <= set(titles)
 

@@ -21,6 +21,8 @@ COVERED = {
     "engine/constants.py": "engine/test_backend.py",
     "engine/launch.py": "engine/recurrence/test_triton.py",
     "plotting/style.py": "plotting/test_comparison.py",
+    "cli/model_files.py": "cli/test_train.py",
+    "report/page.py": "report/test_training.py",
     "layers/lstm_gru.py": "layers/test_st_tau.py",
     "models/predictor.py": "models/test_models.py",
     # files that hold one case each of what is tested over all cases
