@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test quicktest lint tests setup clean
+.PHONY: help quickstart test quicktest lint tests faults setup clean
 
 # Tests read real data from the folder STTAU_DATA, if it is set or if there is one next to this checkout.
 STTAU_DATA ?= $(abspath $(wildcard ../shared/data))
@@ -34,6 +34,9 @@ tests: $(READY)
 
 quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
 	@$(BIN)/pytest -n 2 -q -m "not slow and not interpreter" tests --ignore=tests/gpu
+
+faults: $(READY)  ## damage files and kill trainings at random, and count the outcomes (tests/faults; about an hour)
+	@$(BIN)/python -m tests.faults.harness
 
 setup: $(READY)  ## set up the environment only
 

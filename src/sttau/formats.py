@@ -102,7 +102,7 @@ class Format:
         """
         path = Path(path)
         _check_file(path, max_bytes, self.error)
-        with reading(path, self.error):
+        with reading(path, self._damaged):
             try:
                 with safe_open(path, framework="pt") as opened:
                     metadata = opened.metadata() or {}
@@ -113,6 +113,7 @@ class Format:
             except (SafetensorError, json.JSONDecodeError) as error:
                 raise self._damaged(f"{path} is damaged or not a safetensors file: {error}") from error
             self._verify(path, header, text, metadata.get("sha256"), tensors)
+        with reading(path, self.error):
             return self.migrate(header, tensors, str(path))
 
     def _verify(self, path: Path, header: Header, text: str, checksum: str | None, tensors: Tensors) -> None:

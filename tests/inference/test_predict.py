@@ -877,6 +877,20 @@ def test_a_model_that_keeps_a_method_or_is_compiled_predicts_in_eval_mode() -> N
     assert torch.equal(predict(torch.compile(model, backend="eager"), x).mean, expected)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("mode", ["soft", "hard", "deterministic"])
+@pytest.mark.parametrize("kind", [STTauGRU, STTauLSTM])
+def test_the_same_call_and_longer_padding_give_the_same_bits(kind: Any, mode: Any) -> None:
+    torch.manual_seed(0)
+    model, lengths = SequenceClassifier(kind(3, 50, 5), 4), torch.randint(1, 12, (13,))
+    x = torch.randn(13, 11, 3)
+    padded = torch.cat([x, torch.full((13, 5, 3), torch.nan)], dim=1)
+    first, again = (predict(model, x, lengths, mode=mode) for _ in range(2))
+    longer = predict(model, padded, lengths, mode=mode)
+    for name in FIELDS:
+        assert torch.equal(getattr(first, name), getattr(again, name))
+        assert torch.equal(getattr(first, name), getattr(longer, name))
+
+
 @pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize("mode", ["soft", "hard", "exact", "deterministic"])
 def test_the_default_device_does_not_matter(mode: Any, per_step: bool) -> None:

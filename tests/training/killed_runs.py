@@ -102,9 +102,14 @@ def finish(folder: Path, layer: str) -> None:
     assert status == 0
 
 
+def load_all() -> None:
+    """Load what is put off until it is needed, without computing anything, so that new processes start quickly."""
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+    choose("recurrence", torch.device("cpu"), torch.float32, states=3, size=8)
+
+
 if __name__ == "__main__":
-    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # loads what PyTorch puts off until then
-    choose("recurrence", torch.device("cpu"), torch.float32, states=3, size=8)  # loads the engine, computes nothing
+    load_all()
     place, kind = Path(sys.argv[1]), "dropout"
     finish(place / "left alone", kind)
     killed = kill_at_random_moments(place / "killed", kind)
