@@ -14,7 +14,7 @@ from sttau.errors import DataError
 CELLS = st.text(st.sampled_from("ab1.5 ;,\"\n\r'é"), max_size=4)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(
     rows=st.lists(st.tuples(st.just("x"), CELLS, CELLS), min_size=1, max_size=8),
     end=st.sampled_from(["\n", "\r\n"]),

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from sttau import SequenceClassifier, STTauGRU, predict
+from sttau import SequenceClassifier, predict
 from sttau.data import SequenceDataset, read
 from sttau.errors import DataError
 from sttau.training import fit
@@ -98,6 +99,6 @@ def test_memory_does_not_grow_with_the_inputs_and_a_model_trains(
     small, large = peak(150)[1], peak(900)[1]
     assert large < 1.5 * small
     data, _ = peak(100)
-    model = SequenceClassifier(STTauGRU(1, 4, num_states=2), 2)
+    model = SequenceClassifier(nn.LSTM(1, 4), 2)
     fit(model, data, updates=1)
     assert len(predict(model, data).label) == 100
