@@ -44,7 +44,8 @@ SEEDS = range(3)
 
 def configurations() -> dict[str, dict[str, Any]]:
     """Return the configurations of the study by name: the base, and what each changes."""
-    return {"base": {}, **_ROUND_1}
+    second = {name: _BASE_2 | changes for name, changes in _ROUND_2.items()}
+    return {"base": {}, **_ROUND_1, **second}
 
 
 _ROUND_1: dict[str, dict[str, Any]] = {
@@ -73,6 +74,25 @@ _ROUND_1: dict[str, dict[str, Any]] = {
     "1500 updates": {"updates": 1500},
     "not scaled": {"scale": False},
 }
+
+#: What the first round suggested, from which the second starts.
+_BASE_2: dict[str, Any] = {"steps": 16, "learning_rate": 0.005, "updates": 1000}
+_ROUND_2: dict[str, dict[str, Any]] = {
+    "base 2": {},
+    "base 2, gain 1": {"gain": 1.0},
+    "base 2, d 128": {"hidden_size": 128},
+    "base 2, cosine": {"schedule": "cosine"},
+    "base 2, dropout 0.2": {"dropout": 0.2},
+    "base 2, dropout 0.5": {"dropout": 0.5},
+    "base 2, 8 steps": {"steps": 8},
+    "base 2, weight decay 0.1": {"weight_decay": 0.1},
+    "base 2, input noise 0.1": {"input_noise": 0.1},
+    "base 2, gain 1, d 128, cosine, dropout 0.2": {
+        "gain": 1.0, "hidden_size": 128, "schedule": "cosine", "dropout": 0.2,
+    },
+    "base 2, text": {"dropout": 0.5, "word_dropout": 0.2, "embedding_scale": 0.1},
+    "base 2, lr 0.003": {"learning_rate": 0.003},
+}  # fmt: skip
 
 
 def split(data: SequenceDataset, seed: int) -> tuple[SequenceDataset, SequenceDataset]:
