@@ -25,7 +25,12 @@ from sttau.cli.common import (
 
 
 def compare(
-    data: Annotated[str, typer.Argument(help="Name of the data set; see sttau data list.")],
+    data: Annotated[str, typer.Argument(help="Name of the data set (see sttau data list), or a table of your own.")],
+    target: Annotated[str | None, typer.Option(help="Column of the target of a table; label by default.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups that are not split, such as patients.")] = None,
     methods: Annotated[str, typer.Option(help="Names of the methods, separated by commas; all by default.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks per method.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Largest number of updates per network.")] = 1000,
@@ -65,7 +70,7 @@ def compare(
     with plain_errors():
         result = run(
             [name.strip() for name in methods.split(",")] if methods else list(METHODS),
-            data,
+            _splits(data, target=target, id=id, time=time, text=text, group=group),
             ood=ood or None,
             reference=reference or None,
             seeds=seeds,
@@ -86,6 +91,17 @@ def compare(
     print_table(header, lines, title=f"{data}, {count(seeds, 'seed')}")
     Console().print(result.legend(), highlight=False, markup=False)
     print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}")
+
+
+def _splits(data: str, **roles: Any) -> Any:
+    """The name of a data set, or training, validation and test data from a table."""
+    from sttau.data import DATASETS, read, split
+
+    if data in DATASETS or not Path(data).suffix:
+        return data
+    table = read(data, missing="keep", **roles)
+    print_line(table.summary())
+    return split(table, (0.6, 0.2, 0.2), by=roles["group"])
 
 
 def _settings(given: list[str]) -> dict[str, dict[str, Any]]:

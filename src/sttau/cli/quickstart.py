@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import MofNCompleteColumn
@@ -19,13 +19,14 @@ from sttau.cli.common import (
     print_table,
     set_threads,
 )
+from sttau.cli.train import QUICK
 
 
 def quickstart(
     out: Annotated[Path, typer.Option(help="Folder for the report, its figures and results.")] = Path("quickstart"),
     seed: SeedOption = 0,
 ) -> None:
-    """Learn a language, extract its automaton and prove it equal; classify digits with uncertainty; write a report.
+    """Learn a language and prove the extracted automaton equal; classify digits; train on a table; write a report.
 
     Needs no data and no GPU, and takes about a minute on two cores.
 
@@ -51,6 +52,55 @@ def quickstart(
         print_line(f"{language}: {extracted} differs on “{equivalence.counterexample}”", style="red")
     seeds = count(result.settings.digit_seeds, "seed")
     print_table(*summary_table(result.results), title=f"Handwritten digits, {seeds}")
+    with plain_errors():
+        _own_file(out, seed)
     print_line(f"Report: {page} ({time.perf_counter() - began:.0f} s)")
     if not equivalence:
         raise typer.Exit(1)
+
+
+def _own_file(out: Path, seed: int) -> None:
+    """The way of one's own data: a table, a model, predictions that abstain."""
+    from sttau.cli.model_files import load_model
+    from sttau.cli.train import train_file
+    from sttau.data import load
+    from sttau.predictions import Writer, predict_chunks
+
+    train, new = out / "digits.csv", out / "new.csv"
+    _write_table(train, load("digits", "train"))
+    _write_table(new, load("digits", "test"))
+    command = f"sttau train {train} --target digit --id image --time row --risk 0.05 --out {out / 'model'} --quick"
+    print_line(f"$ {command}", style="bold")
+    roles = {"target": "digit", "id": "image", "time": "row"}
+    train_file(train, out / "model", roles, options={"updates": QUICK}, risk=0.05, seed=seed)
+    print_line(f"$ sttau predict {out / 'model'} {new} --out {out / 'predictions.csv'}", style="bold")
+    right = accepted = accepted_right = total = 0
+    truth = iter(f"digit {label}" for label in load("digits", "test").labels.tolist())
+    with Writer(str(out / "predictions.csv")) as writer:
+        for rows in predict_chunks(load_model(out / "model", "cpu"), new):
+            writer.write(rows)
+            for row in rows:
+                is_right = row["label"] == next(truth)
+                total, right = total + 1, right + is_right
+                accepted, accepted_right = (
+                    accepted + (not row["abstain"]),
+                    accepted_right + (is_right and not row["abstain"]),
+                )
+    print_line(
+        f"{total} new images: {right / total:.1%} right. The model abstains on {total - accepted}; of the others "
+        f"{accepted_right / max(1, accepted):.1%} are right.",
+        style="green",
+    )
+
+
+def _write_table(path: Path, data: Any) -> None:
+    """Write images as a long table, one row of pixels per row."""
+    import csv
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["image", "row", *(f"pixel{place}" for place in range(8)), "digit"])
+        for image, (inputs, label) in enumerate(data):
+            for row, values in enumerate(inputs.tolist()):
+                table.writerow([image, row, *values, f"digit {int(label)}"])

@@ -22,7 +22,8 @@ from sttau.cli.common import (
 )
 from sttau.cli.model_files import MODEL_FILE, parse_settings
 
-_QUICK = 200  # updates with --quick
+#: Updates with ``--quick``.
+QUICK = 200
 
 
 def train(
@@ -42,11 +43,11 @@ def train(
     validation: Annotated[float, typer.Option(help="Share of the series that is held out for validation.")] = 0.25,
     risk: Annotated[float | None, typer.Option(help="Largest error rate of predictions that do not abstain.")] = None,
     coverage: Annotated[float, typer.Option(help="Share of predictions that do not abstain, without --risk.")] = 0.9,
-    quick: Annotated[bool, typer.Option("--quick", help=f"Train for {_QUICK} updates only.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help=f"Train for {QUICK} updates only.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training in the folder.")] = False,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
+    threads: ThreadsOption = 1,
 ) -> None:
     """Train a model on your own data, calibrate it, and write a report.
 
@@ -64,28 +65,43 @@ def train(
     given = parse_settings(setting or [])
     options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
     if quick:
-        options.setdefault("updates", _QUICK)
+        options.setdefault("updates", QUICK)
     roles = {
         "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
         "layout": "wide" if wide else None,
     }  # fmt: skip
     with plain_errors(f"To continue: run the same command with --resume (what is done so far is in {out})."):
-        _train(data, out, roles, method, given, options, validation, risk, coverage, seed, device)
+        train_file(data, out, roles, method, given, options, validation, risk, coverage, seed, device)
 
 
-def _train(
+def train_file(
     path: Path,
     out: Path,
     roles: dict[str, Any],
-    method: str,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    share: float,
-    risk: float | None,
-    coverage: float,
-    seed: int,
-    device: str,
+    method: str = "st-tau",
+    settings: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
+    share: float = 0.25,
+    risk: float | None = None,
+    coverage: float = 0.9,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> None:
+    """Train a model on a table and write it to a folder; what happens is printed.
+
+    Args:
+        path: Path of the table.
+        out: Folder for the model, its log and its report.
+        roles: Arguments of :func:`sttau.data.read`.
+        method: Name of the method.
+        settings: Settings of the network.
+        options: Options of training.
+        share: Share of the series that is held out.
+        risk: Largest error rate of predictions that do not abstain.
+        coverage: Share of predictions that do not abstain, without a risk.
+        seed: Seed of all randomness.
+        device: Device of the model.
+    """
     from sttau import calibrate, create_model, fit
     from sttau.data import read, split
     from sttau.evaluation import evaluate
@@ -94,9 +110,10 @@ def _train(
     from sttau.training import ProgressBar
     from sttau.version import __version__
 
+    settings, options = settings or {}, options or {}
     data = read(path, missing="keep", **roles)
     print_line(data.summary())
-    train_data, held = split(data, validation=share, by=roles["group"], seed=seed)
+    train_data, held = split(data, validation=share, by=roles.get("group"), seed=seed)
     stopping, held = _stopping(held, seed)
     rest = "which calibrate it too" if stopping is held else f"{len(held):,} for calibration"
     print_line(f"split: {len(train_data):,} for training, {len(stopping):,} for validation, {rest}")
