@@ -17,6 +17,8 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,26 @@ from tests.faults.mutations import damage
 from tests.faults.readers import READERS, Reader
 
 OUTCOMES = Path(__file__).with_name("outcomes.json")
+
+
+class HangError(Exception):
+    """Reading takes too long."""
+
+
+@contextmanager
+def limit(seconds: int) -> Iterator[None]:
+    """Raise an error if the code inside takes too long."""
+
+    def stop(*_: object) -> None:
+        raise HangError(f"it takes more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def read_damaged(name: str, reader: Reader, files: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
@@ -44,7 +66,9 @@ def read_damaged(name: str, reader: Reader, files: int, seed: int, folder: Path)
     for number in range(files):
         path.write_bytes(reader.damage(content, chance))
         try:
-            outcome = "same" if repr(reader.read(path)) == value else "silent" if reader.finds_all else "other"
+            with limit(20):
+                same = repr(reader.read(path)) == value
+            outcome = "same" if same else "silent" if reader.finds_all else "other"
         except (SttauError, OSError):
             outcome = "refused"
         except Exception as error:

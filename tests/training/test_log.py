@@ -57,6 +57,15 @@ def test_a_damaged_log_is_read_and_says_that_it_has_holes(
     assert "has holes: 7 of 9 updates are missing, first 2" in caplog.text
 
 
+def test_a_number_of_many_digits_in_a_damaged_log_costs_no_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with JsonLines(tmp_path / "log.jsonl") as log:
+        log(replace(FIRST, number=2**62))
+    assert read_log(tmp_path / "log.jsonl")[0].number == 2**62
+    assert f"{2**62 - 1} of {2**62} updates are missing, first 1" in caplog.text
+
+
 def test_tensorboard_gets_loss_validation_and_temperature_and_a_resumed_run_hides_what_it_makes_again(
     tmp_path: Path,
 ) -> None:

@@ -50,11 +50,10 @@ def read_log(path: str | os.PathLike[str], last: int | None = None) -> list[Upda
     """
     found = _read(Path(path), last)
     length = max(found, default=0) if last is None else last
-    missing = [number for number in range(1, length + 1) if number not in found]
-    if missing:
-        _log.warning(
-            "the log %s has holes: %d of %d updates are missing, first %d", path, len(missing), length, missing[0]
-        )
+    holes = length - len(found)
+    if holes:
+        first = next(number for number in range(1, len(found) + 2) if number not in found)
+        _log.warning("the log %s has holes: %d of %d updates are missing, first %d", path, holes, length, first)
     return list(found.values())
 
 
