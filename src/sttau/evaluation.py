@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ class Evaluation:
             kind = "error % when not abstaining" if self.classes else "squared error when not abstaining"
             error = 100 * self.acceptance.error if self.classes else self.acceptance.error
             rows.append(["accepted %", f"{100 * self.acceptance.coverage:.1f}", self.acceptance.wanted])
-            rows.append([kind, f"{error:.3g}", ""])
+            rows.append([kind, "none accepted" if math.isnan(error) else f"{error:.3g}", ""])
         if self.ood_rate is not None:
             rows.append(["called OOD %", f"{100 * self.ood_rate:.1f}", ""])
         return ["metric", "value", "95 % interval"], rows

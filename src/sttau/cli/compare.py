@@ -35,7 +35,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks per method.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Largest number of updates per network.")] = 1000,
     batch_size: Annotated[int, typer.Option(min=1, help="Number of sequences per batch.")] = 64,
-    learning_rate: Annotated[float, typer.Option(help="Learning rate of AdamW.")] = 0.01,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of AdamW.")] = 0.005,
     hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size of all layers.")] = 64,
     samples: Annotated[int, typer.Option(min=1, help="Number of Monte Carlo samples per prediction.")] = 10,
     reference: Annotated[

@@ -69,26 +69,22 @@ def _own_file(out: Path, seed: int) -> None:
     train, new = out / "digits.csv", out / "new.csv"
     _write_table(train, load("digits", "train"))
     _write_table(new, load("digits", "test"))
-    command = f"sttau train {train} --target digit --id image --time row --risk 0.05 --out {out / 'model'} --quick"
+    command = f"sttau train {train} --target digit --id image --time row --risk 0.1 --out {out / 'model'} --quick"
     print_line(f"$ {command}", style="bold")
     roles = {"target": "digit", "id": "image", "time": "row"}
-    train_file(train, out / "model", roles, options={"updates": QUICK}, risk=0.05, seed=seed)
+    train_file(train, out / "model", roles, options={"updates": QUICK}, risk=0.1, seed=seed)
     print_line(f"$ sttau predict {out / 'model'} {new} --out {out / 'predictions.csv'}", style="bold")
-    right = accepted = accepted_right = total = 0
-    truth = iter(f"digit {label}" for label in load("digits", "test").labels.tolist())
+    truth = [f"digit {label}" for label in load("digits", "test").labels.tolist()]
+    found: list[dict[str, Any]] = []
     with Writer(str(out / "predictions.csv")) as writer:
         for rows in predict_chunks(load_model(out / "model", "cpu"), new):
             writer.write(rows)
-            for row in rows:
-                is_right = row["label"] == next(truth)
-                total, right = total + 1, right + is_right
-                accepted, accepted_right = (
-                    accepted + (not row["abstain"]),
-                    accepted_right + (is_right and not row["abstain"]),
-                )
+            found += rows
+    right = [row["label"] == label for row, label in zip(found, truth, strict=True)]
+    kept = [is_right for is_right, row in zip(right, found, strict=True) if not row["abstain"]]
     print_line(
-        f"{total} new images: {right / total:.1%} right. The model abstains on {total - accepted}; of the others "
-        f"{accepted_right / max(1, accepted):.1%} are right.",
+        f"{len(right)} new images: {sum(right) / len(right):.1%} right. The model abstains on {len(right) - len(kept)}"
+        + (f"; of the others {sum(kept) / len(kept):.1%} are right." if kept else "."),
         style="green",
     )
 

@@ -23,7 +23,7 @@ from sttau.cli.common import (
 from sttau.cli.model_files import MODEL_FILE, parse_settings
 
 #: Updates with ``--quick``.
-QUICK = 200
+QUICK = 300
 
 
 def train(

@@ -7,7 +7,7 @@ from typing import Any
 from sttau.training import TrainOptions
 
 #: Options of every network, unless others are given.
-DEFAULTS = TrainOptions(learning_rate=0.01, validate_every=50, patience=10, metric="nll")
+DEFAULTS = TrainOptions(validate_every=50, patience=10, metric="nll")
 #: Options that ``compare`` sets itself.
 _OWN = ("seed", "metric", "mode", "folder", "callbacks")
 

@@ -87,7 +87,7 @@ class TrainOptions:
 
     updates: int = 1000
     batch_size: int = 64
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-3
     weight_decay: float = 0.0
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
     schedule: Schedule = "constant"
