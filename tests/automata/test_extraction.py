@@ -159,7 +159,7 @@ def test_an_automaton_can_be_extracted_at_any_point_of_training() -> None:
         if update.number in (1, 15):
             sizes.append(len(extract_dfa(model).dfa.states))
 
-    learned = learn(load("tomita1", "train"), attempts=1, updates=30, callbacks=record)
+    learned = learn(load("tomita1", "train"), attempts=1, updates=30, warm_start=False, callbacks=record)
     assert len(sizes) == 2
     extracted = extract_dfa(learned.model)
     assert extracted.equivalent_to(tomita(1))
