@@ -24,6 +24,7 @@ from sttau.training.interruption import interruptible
 from sttau.training.log import JsonLines, Update
 from sttau.training.options import TrainKeywords, TrainOptions
 from sttau.training.run import Run, Validation
+from sttau.training.scales import warn_odd_scales
 from sttau.training.state import TrainState
 from sttau.training.step import EagerStep, GraphedStep
 from sttau.training.validation import Measure, as_validation
@@ -115,6 +116,7 @@ def start(
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
 
     record_ranges(model, inputs, lengths)
+    warn_odd_scales(model, inputs, lengths)
     training = model.training
     with ExitStack() as stack:
         processes = join(device)
