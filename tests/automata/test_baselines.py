@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from itertools import product
+from itertools import cycle, product
 
 import pytest
 import torch
