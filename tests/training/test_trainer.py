@@ -98,6 +98,17 @@ def test_every_sequence_is_seen_once_each_time_round() -> None:
     assert seen[:10] != seen[10:]
 
 
+def test_epochs_are_passes_over_the_data() -> None:
+    x, y, lengths = _signs(10)
+    models = [SequenceClassifier(nn.GRU(2, 4), 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    log = fit(models[0], x, y, lengths, epochs=2, batch_size=4, schedule="cosine")
+    assert [update.of for update in log] == [6] * 6
+    assert log == fit(models[1], x, y, lengths, updates=6, batch_size=4, schedule="cosine")
+    with pytest.raises(ValueError, match="updates or epochs, not both"):
+        fit(models[0], x, y, lengths, epochs=2, updates=6)
+
+
 def test_the_log_reports_loss_and_temperature_and_can_end_training() -> None:
     x, y, lengths = _signs()
     model = SequenceClassifier(STTauGRU(2, 8, 3, num_layers=2, temperature=2.0), 2)
@@ -387,7 +398,7 @@ def test_bad_arguments_are_refused_by_name() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"updates": 0}, "updates must be at least 1"),
         ({"updates": 7.5}, "updates must be an integer, at least 1, got 7.5"),
-        ({"updates": None}, "updates must be an integer"),
+        ({"epochs": 0}, "epochs must be at least 1"),
         ({"updates": float("inf")}, "updates must be an integer"),
         ({"validate_every": 2.5}, "validate_every must be an integer"),
         ({"batch_size": 0}, "batch_size must be at least 1"),

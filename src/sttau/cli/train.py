@@ -63,7 +63,7 @@ def train(
     set_threads(threads)
     given = parse_settings(setting or [])
     options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
-    if quick:
+    if quick and "epochs" not in options:
         options.setdefault("updates", _QUICK)
     roles = {
         "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,

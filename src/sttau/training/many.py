@@ -33,7 +33,7 @@ _MAX_STACKED = 16  # networks that are stacked
 _TURN = 25  # updates that are submitted to a GPU before the next group has its turn
 _MAX_QUEUED = 4  # turns of one group that may be queued on a GPU
 _POLL_SECONDS = 0.0005  # between checks whether a turn is over
-_COMMON = ("updates", "batch_size", "bucket_batches", "validate_every", "checkpoint_every")
+_COMMON = ("updates", "epochs", "batch_size", "bucket_batches", "validate_every", "checkpoint_every")
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,13 +23,16 @@ _RESULT_FIELDS = (
     "updates", "batch_size", "learning_rate", "weight_decay", "schedule", "warmup", "ema_decay", "clip_norm", "seed",
     "bucket_batches", "precision", "validate_every", "metric", "mode", "patience",
 )  # fmt: skip
-_COUNTS = ("updates", "batch_size", "validate_every", "bucket_batches", "patience", "checkpoint_every")
+_COUNTS = ("updates", "epochs", "batch_size", "validate_every", "bucket_batches", "patience", "checkpoint_every")
+_OPTIONAL_COUNTS = ("updates", "epochs", "patience", "checkpoint_every")
+_UPDATES = 1000  # where neither updates nor epochs are given
 
 
 class TrainKeywords(TypedDict, total=False):
     """The fields of :class:`TrainOptions` as keyword arguments of ``fit``."""
 
-    updates: int
+    updates: int | None
+    epochs: int | None
     batch_size: int
     learning_rate: float
     weight_decay: float
@@ -56,7 +59,8 @@ class TrainOptions:
     """How a model is trained.
 
     Attributes:
-        updates: Number of batches to train on, at most.
+        updates: Number of batches to train on, at most; 1,000 unless ``epochs`` is given.
+        epochs: Number of passes over the data, at most, instead of ``updates``.
         batch_size: Sequences per batch, over all processes.
         learning_rate: Learning rate, passed to the optimizer as ``lr``.
         weight_decay: Weight decay of all weights, log τ included, which it draws to 0; AdamW's is decoupled.
@@ -85,7 +89,8 @@ class TrainOptions:
         3
     """
 
-    updates: int = 1000
+    updates: int | None = None
+    epochs: int | None = None
     batch_size: int = 64
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
@@ -109,8 +114,12 @@ class TrainOptions:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             count = getattr(self, name)
-            if count is not None or name not in ("patience", "checkpoint_every"):
+            if count is not None or name not in _OPTIONAL_COUNTS:
                 object.__setattr__(self, name, as_integer(name, count, 1))
+        if self.updates is not None and self.epochs is not None:
+            raise ValueError(f"give updates or epochs, not both; got updates={self.updates} and epochs={self.epochs}")
+        if self.updates is None and self.epochs is None:
+            object.__setattr__(self, "updates", _UPDATES)
         object.__setattr__(self, "warmup", as_integer("warmup", self.warmup, 0))
         object.__setattr__(self, "seed", as_integer("seed", self.seed))
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
@@ -133,13 +142,37 @@ class TrainOptions:
         return tuple(option.name for option in fields(cls))
 
     def with_changes(self, **changes: Any) -> TrainOptions:
-        """Return options with some values replaced; an unknown name raises TypeError."""
+        """Return options with some values replaced; an unknown name raises TypeError.
+
+        ``epochs`` replaces ``updates``, and the other way round.
+        """
         unknown = set(changes) - set(self.names())
         if unknown:
             raise TypeError(
                 f"{', '.join(sorted(unknown))}: there is no such training option; choose from {', '.join(self.names())}"
             )
+        for name, other in (("epochs", "updates"), ("updates", "epochs")):
+            if changes.get(name) is not None:
+                changes.setdefault(other, None)
         return replace(self, **changes)
+
+    @property
+    def total_updates(self) -> int:
+        """Number of updates; only known for certain data where ``epochs`` is given, see :meth:`for_data`."""
+        if self.updates is None:
+            raise ValueError("the number of updates of an epoch depends on the data; see TrainOptions.for_data")
+        return self.updates
+
+    def for_data(self, sequences: int) -> TrainOptions:
+        """Return the options for so many training sequences, with ``epochs`` as a number of updates.
+
+        Example:
+            >>> TrainOptions(epochs=3, batch_size=4).for_data(10).updates
+            9
+        """
+        if self.epochs is None:
+            return self
+        return self.with_changes(updates=self.epochs * -(-sequences // self.batch_size))
 
     def check_device(self, device: torch.device) -> None:
         """Raise where an option does not work on a device."""
@@ -153,7 +186,9 @@ class TrainOptions:
 
     def learning_rate_at(self, number: int) -> float:
         """Return the learning rate of an update, counted from 1."""
-        decayed = 0.5 * (1 + math.cos(math.pi * (number - 1) / self.updates)) if self.schedule == "cosine" else 1.0
+        decayed = (
+            0.5 * (1 + math.cos(math.pi * (number - 1) / self.total_updates)) if self.schedule == "cosine" else 1.0
+        )
         return self.learning_rate * decayed * min(1.0, number / (self.warmup + 1))
 
     def describe(self, validates: bool) -> dict[str, Any]:

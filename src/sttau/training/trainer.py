@@ -102,7 +102,7 @@ def start(
 ) -> Iterator[Run]:
     """Set up a run, resumed where it has a checkpoint; at the end the model has its best weights."""
     inputs, targets, lengths = as_examples(model, data, targets, lengths)
-    device = model.device
+    options, device = options.for_data(len(inputs)), model.device
     options.check_device(device)
     measure: Validation | None = None if validation is None else as_validation(model, validation)
     if measure is not None and options.metric is None and not callable(validation):
