@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
 
 import torch
+from torch import Tensor, nn
 
 from sttau.checks import as_integer
+from sttau.models.criterion import LossFunction, LossName, check_loss
 from sttau.training.log import Callback
+from sttau.training.sample_weights import ClassWeight, as_class_weight, as_sample_weight
 
 Mode = Literal["min", "max"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -23,6 +28,7 @@ _RESULT_FIELDS = (
     "updates", "batch_size", "learning_rate", "weight_decay", "schedule", "warmup", "ema_decay", "clip_norm", "seed",
     "bucket_batches", "precision", "validate_every", "metric", "mode", "patience",
 )  # fmt: skip
+_LATER_FIELDS = ("loss", "class_weight", "sample_weight")  # only where they are given: checkpoints of before lack them
 _COUNTS = ("updates", "epochs", "batch_size", "validate_every", "bucket_batches", "patience", "checkpoint_every")
 _OPTIONAL_COUNTS = ("updates", "epochs", "patience", "checkpoint_every")
 _UPDATES = 1000  # where neither updates nor epochs are given
@@ -37,6 +43,10 @@ class TrainKeywords(TypedDict, total=False):
     learning_rate: float
     weight_decay: float
     optimizer: Callable[..., torch.optim.Optimizer]
+    loss: LossName | LossFunction | None
+    label_smoothing: float
+    class_weight: ClassWeight | None
+    sample_weight: Any
     schedule: Schedule
     warmup: int
     ema_decay: float | None
@@ -65,6 +75,15 @@ class TrainOptions:
         learning_rate: Learning rate, passed to the optimizer as ``lr``.
         weight_decay: Weight decay of all weights, log τ included, which it draws to 0; AdamW's is decoupled.
         optimizer: Class of ``torch.optim``, or ``functools.partial(torch.optim.SGD, momentum=0.9)``.
+        loss: Loss per row instead of the model's own: ``cross-entropy`` (a classifier's own), ``focal``, or a function
+            that returns (rows,) losses, of logits and labels for a classifier, of a ``Gaussian`` and the targets for a
+            regressor, standardized by its ``target_scaling``. With several ``paths``, logits are the logarithm of the
+            mean probability and the ``Gaussian`` has mean and variance of the mixture. Validation is unchanged.
+        label_smoothing: Share of every label that the cross-entropy spreads evenly over all classes.
+        class_weight: Weights of the classes in the mean loss: ``balanced`` for sequences / (classes · sequences of the
+            class); a mapping from name or number, with 1 for classes left out; or a sequence.
+        sample_weight: (sequences,) nonnegative weights in the mean loss, multiplied by those of the classes. The
+            product is divided by its mean over the training data.
         schedule: Schedule of the learning rate: ``constant``, or ``cosine`` to 0 over all ``updates``.
         warmup: Updates over which the learning rate rises linearly to its value.
         ema_decay: Decay of an exponential moving average of the weights, which is validated and kept at the end (0.999
@@ -95,6 +114,10 @@ class TrainOptions:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+    loss: LossName | LossFunction | None = None
+    label_smoothing: float = 0.0
+    class_weight: ClassWeight | None = None
+    sample_weight: Any = field(default=None, compare=False, repr=False)
     schedule: Schedule = "constant"
     warmup: int = 0
     ema_decay: float | None = None
@@ -132,6 +155,9 @@ class TrainOptions:
             if getattr(self, name) not in get_args(kind):
                 choices = ", ".join(map(repr, get_args(kind)))
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        check_loss(self.loss, self.label_smoothing)
+        object.__setattr__(self, "class_weight", as_class_weight(self.class_weight))
+        object.__setattr__(self, "sample_weight", as_sample_weight(self.sample_weight))
         callbacks = (self.callbacks,) if callable(self.callbacks) else tuple(self.callbacks)
         object.__setattr__(self, "callbacks", callbacks)
         object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))
@@ -193,4 +219,30 @@ class TrainOptions:
 
     def describe(self, validates: bool) -> dict[str, Any]:
         """Return the options that the trained weights depend on, as plain values."""
-        return {name: getattr(self, name) for name in _RESULT_FIELDS} | {"validates": validates}
+        later = {name: plain_value(getattr(self, name)) for name in _LATER_FIELDS if getattr(self, name) is not None}
+        if later.get("loss") == "cross-entropy":  # a classifier's own
+            del later["loss"]
+        smoothing = {"label_smoothing": self.label_smoothing} if self.label_smoothing else {}
+        return {name: getattr(self, name) for name in _RESULT_FIELDS} | later | smoothing | {"validates": validates}
+
+
+def plain_value(value: Any) -> Any:
+    """Return the value of an option as text or numbers: functions by their names, tensors by their hashes.
+
+    Example:
+        >>> from functools import partial
+        >>> plain_value(partial(torch.optim.SGD, momentum=0.9)), plain_value(0.5)
+        ('SGD(momentum=0.9)', 0.5)
+    """
+    if isinstance(value, Tensor):
+        content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return f"tensor {tuple(value.shape)} with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}"
+    if isinstance(value, partial):
+        arguments = [f"{plain_value(each)}" for each in value.args]
+        arguments += [f"{name}={plain_value(each)}" for name, each in value.keywords.items()]
+        return f"{plain_value(value.func)}({', '.join(arguments)})"
+    if isinstance(value, (dict, tuple)):
+        return str(value)
+    if not callable(value):
+        return value
+    return repr(value) if isinstance(value, nn.Module) else getattr(value, "__name__", type(value).__name__)

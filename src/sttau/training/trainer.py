@@ -9,11 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from sttau.checks import cpu_by_default
 from sttau.inference.inputs import as_examples
 from sttau.inference.ranges import record_ranges
-from sttau.models import Predictor
+from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceRegressor
+from sttau.models.criterion import Criterion, make_criterion
 from sttau.training.baseline import warn_unless_learned
 from sttau.training.batches import Data, Order
 from sttau.training.distributed import Processes, join
@@ -24,6 +26,7 @@ from sttau.training.interruption import interruptible
 from sttau.training.log import JsonLines, Update
 from sttau.training.options import TrainKeywords, TrainOptions
 from sttau.training.run import Run, Validation
+from sttau.training.sample_weights import sequence_weights
 from sttau.training.state import TrainState
 from sttau.training.step import EagerStep, GraphedStep
 from sttau.training.validation import Measure, as_validation
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _log = logging.getLogger(__name__)
+_LOSSES = tuple(kind.loss for kind in (SequenceClassifier, SequenceRegressor, DeepEnsemble))
 
 
 @cpu_by_default()
@@ -101,6 +105,7 @@ def start(
     model: Predictor, data: Any, targets: Any, lengths: Any, validation: Any, options: TrainOptions
 ) -> Iterator[Run]:
     """Set up a run, resumed where it has a checkpoint; at the end the model has its best weights."""
+    names = model.class_names or getattr(data, "class_names", ())
     inputs, targets, lengths = as_examples(model, data, targets, lengths)
     options, device = options.for_data(len(inputs)), model.device
     options.check_device(device)
@@ -114,12 +119,19 @@ def start(
     if not parameters:
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
 
+    criterion = make_criterion(options.loss, options.label_smoothing, model.task)
+    classes = model.num_outputs if model.task == "classification" else None
+    weights = sequence_weights(options.class_weight, options.sample_weight, targets, classes, names)
+    _check_own_loss(model, criterion, weights)
     record_ranges(model, inputs, lengths)
     training = model.training
     with ExitStack() as stack:
         processes = join(device)
         processes.copy_first(model.state_dict().values())
         stack.callback(model.train, training)
+        for member in model.members if criterion is not None else ():
+            stack.callback(setattr, member, "criterion", member.criterion)
+            member.criterion = criterion
         scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "float16")
         obstacle = _capture_obstacle(options, processes, scaler)
         captures = options.cuda_graphs and obstacle is None
@@ -138,7 +150,9 @@ def start(
             state,
             processes,
             Order(len(inputs), options.batch_size, options.seed, lengths, options.bucket_batches),
-            Data.on(device, inputs, targets, lengths, options.seed),
+            Data.on(
+                device, inputs, targets, lengths, options.seed, None if weights is None else weights.to(model.dtype)
+            ),
             captures=captures,
             validation=measure,
         )
@@ -169,6 +183,16 @@ def step_of(runs: list[Run]) -> EagerStep | GraphedStep:
     return GraphedStep(runs, gradients) if captures else EagerStep(run, gradients)
 
 
+def _check_own_loss(model: Predictor, criterion: Criterion | None, weights: Tensor | None) -> None:
+    """Say where a subclass with a loss of its own does not follow the options."""
+    for part in {type(part): part for part in (model, *model.members)}.values():
+        name = f"{type(part).__name__}.loss"
+        if weights is not None and not (_accepts(part.loss, "weights") or _accepts_any(part.loss)):
+            raise ValueError(f"class_weight and sample_weight need a loss with an argument weights; {name} has none")
+        if criterion is not None and type(part).loss not in _LOSSES:
+            _log.warning("loss and label_smoothing have no effect unless %s calls that of sttau", name)
+
+
 def _capture_obstacle(options: TrainOptions, processes: Processes, scaler: torch.amp.GradScaler) -> str | None:
     """Why updates cannot be captured as CUDA graphs; None where they can."""
     if processes.device.type != "cuda":
@@ -191,5 +215,10 @@ def _optimizer_options(options: TrainOptions, device: torch.device, captures: bo
 
 
 def _accepts(function: Any, argument: str) -> bool:
-    """Whether a user's optimizer takes an argument."""
+    """Whether a user's function, such as an optimizer, names an argument."""
     return argument in inspect.signature(function).parameters
+
+
+def _accepts_any(function: Any) -> bool:
+    """Whether a user's function takes arguments of any name."""
+    return any(each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values())
