@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from sttau import DeepEnsemble, SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.data import load
@@ -204,6 +205,26 @@ def test_a_loss_of_one_s_own_is_used_and_says_what_it_does_not_follow(caplog: py
     assert not caplog.records
     assert _trained(model, x, y, lengths, loss="focal")[1][0] == 2 * _trained(usual, x, y, lengths, loss="focal")[1][0]
     assert "no effect unless _OwnLoss.loss calls" in caplog.text
+
+
+def test_a_scheduler_sets_the_learning_rate_of_every_update() -> None:
+    rates: list[float] = []
+
+    class Watched(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            rates.append(self.param_groups[0]["lr"])
+            super().step(closure)
+
+    x, y, lengths = _signs(16)
+    model = SequenceClassifier(nn.GRU(2, 4), 2)
+    options: Any = {"updates": 6, "learning_rate": 0.8, "optimizer": Watched}
+    fit(model, x, y, lengths, scheduler=partial(StepLR, step_size=2, gamma=0.5), **options)
+    assert rates == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]
+    rates.clear()
+    values = iter([1.0, 1.0, 0.5])
+    plateau = partial(ReduceLROnPlateau, patience=0, factor=0.5)
+    fit(model, x, y, lengths, scheduler=plateau, validation=lambda: next(values), validate_every=2, **options)
+    assert rates == [0.8, 0.8, 0.8, 0.8, 0.4, 0.4]
 
 
 def test_the_log_reports_loss_and_temperature_and_can_end_training() -> None:
@@ -522,6 +543,12 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"sample_weight": [1.0] * 7}, "sample_weight must hold one weight per training sequence, 8, got 7"),
         ({"sample_weight": [[1.0] * 8]}, r"sample_weight must be \(sequences,\)"),
         ({"sample_weight": [float("nan")] * 8}, "sample_weight must be nonnegative and finite"),
+        ({"scheduler": "cosine"}, "scheduler must be a function from the optimizer to a scheduler.*got 'cosine'"),
+        ({"scheduler": lambda _: 3}, "scheduler must return a torch.optim.lr_scheduler.LRScheduler, got int"),
+        ({"scheduler": StepLR, "schedule": "cosine"}, "scheduler cannot be combined with schedule and warmup"),
+        ({"scheduler": StepLR, "warmup": 2}, "scheduler cannot be combined with schedule and warmup"),
+        ({"scheduler": ReduceLROnPlateau}, "ReduceLROnPlateau needs validation data"),
+        ({"scheduler": ReduceLROnPlateau, "mode": "max", "validation": lambda: 1.0}, "mode of ReduceLROnPlateau is"),
         ({"warmup": -1}, "warmup must be at least 0"),
         ({"ema_decay": 1.0}, r"ema_decay must be in \[0, 1\), or None"),
         ({"patience": 3}, "patience and metric need validation data"),

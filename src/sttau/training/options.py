@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from sttau.checks import as_integer
 from sttau.models.criterion import LossFunction, LossName, check_loss
@@ -28,7 +29,12 @@ _RESULT_FIELDS = (
     "updates", "batch_size", "learning_rate", "weight_decay", "schedule", "warmup", "ema_decay", "clip_norm", "seed",
     "bucket_batches", "precision", "validate_every", "metric", "mode", "patience",
 )  # fmt: skip
-_LATER_FIELDS = ("loss", "class_weight", "sample_weight")  # only where they are given: checkpoints of before lack them
+_LATER_FIELDS = (
+    "scheduler",
+    "loss",
+    "class_weight",
+    "sample_weight",
+)  # only where they are given: checkpoints of before lack them
 _COUNTS = ("updates", "epochs", "batch_size", "validate_every", "bucket_batches", "patience", "checkpoint_every")
 _OPTIONAL_COUNTS = ("updates", "epochs", "patience", "checkpoint_every")
 _UPDATES = 1000  # where neither updates nor epochs are given
@@ -49,6 +55,7 @@ class TrainKeywords(TypedDict, total=False):
     sample_weight: Any
     schedule: Schedule
     warmup: int
+    scheduler: Callable[[torch.optim.Optimizer], LRScheduler] | None
     ema_decay: float | None
     clip_norm: float | None
     seed: int
@@ -86,6 +93,9 @@ class TrainOptions:
             product is divided by its mean over the training data.
         schedule: Schedule of the learning rate: ``constant``, or ``cosine`` to 0 over all ``updates``.
         warmup: Updates over which the learning rate rises linearly to its value.
+        scheduler: Function from the optimizer to a scheduler of ``torch.optim.lr_scheduler``, such as
+            ``functools.partial(StepLR, step_size=100)``, instead of ``schedule`` and ``warmup``. It is stepped after
+            every update; ``ReduceLROnPlateau`` after every validation, with the monitored metric.
         ema_decay: Decay of an exponential moving average of the weights, which is validated and kept at the end (0.999
             is a common choice); None for the weights themselves.
         clip_norm: Largest norm of the gradient, for each member of an ensemble; None for no limit.
@@ -93,7 +103,7 @@ class TrainOptions:
         bucket_batches: Number of batches that are sorted by length together, to reduce padding; 1 for none.
         precision: ``bfloat16`` or ``float16`` for mixed precision; weights keep their dtype.
         cuda_graphs: Whether to capture a whole update per batch shape on a GPU and replay it. It has no effect with
-            several processes, ``float16`` or an optimizer without the option ``capturable``.
+            several processes, ``float16``, a ``scheduler`` or an optimizer without the option ``capturable``.
         validate_every: Updates between two validations.
         metric: Name of the validation metric to monitor, where there are several.
         mode: Whether the metric should be minimized (``min``) or maximized (``max``).
@@ -120,6 +130,7 @@ class TrainOptions:
     sample_weight: Any = field(default=None, compare=False, repr=False)
     schedule: Schedule = "constant"
     warmup: int = 0
+    scheduler: Callable[[torch.optim.Optimizer], LRScheduler] | None = None
     ema_decay: float | None = None
     clip_norm: float | None = 1.0
     seed: int = 0
@@ -155,12 +166,24 @@ class TrainOptions:
             if getattr(self, name) not in get_args(kind):
                 choices = ", ".join(map(repr, get_args(kind)))
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        self._check_scheduler()
         check_loss(self.loss, self.label_smoothing)
         object.__setattr__(self, "class_weight", as_class_weight(self.class_weight))
         object.__setattr__(self, "sample_weight", as_sample_weight(self.sample_weight))
         callbacks = (self.callbacks,) if callable(self.callbacks) else tuple(self.callbacks)
         object.__setattr__(self, "callbacks", callbacks)
         object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))
+
+    def _check_scheduler(self) -> None:
+        if self.scheduler is None:
+            return
+        if not callable(self.scheduler):
+            raise ValueError(
+                "scheduler must be a function from the optimizer to a scheduler, such as "
+                f"functools.partial(torch.optim.lr_scheduler.StepLR, step_size=100), got {self.scheduler!r}"
+            )
+        if self.schedule != "constant" or self.warmup:
+            raise ValueError("scheduler cannot be combined with schedule and warmup: it sets the learning rate alone")
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

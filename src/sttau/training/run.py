@@ -130,10 +130,11 @@ class Run:
         elif options.clip_norm is not None:
             for member in members:  # each member of an ensemble is clipped by itself
                 nn.utils.clip_grad_norm_(member.parameters(), options.clip_norm)
-        for group in state.optimizer.param_groups:
+        for group in state.optimizer.param_groups if state.scheduler is None else ():
             group["lr"] = options.learning_rate_at(number) if inputs is None else inputs.learning_rate
         state.scaler.step(state.optimizer)  # skips the update where half precision overflowed
         state.scaler.update()
+        state.step_scheduler()
         values = torch.cat([values, state.temperatures().to(values)])
         if inputs is None:
             if state.ema is not None:

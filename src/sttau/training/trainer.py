@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from sttau.checks import cpu_by_default
 from sttau.inference.inputs import as_examples
@@ -137,13 +138,15 @@ def start(
         captures = options.cuda_graphs and obstacle is None
         if options.cuda_graphs and not captures:
             _log.warning("cuda_graphs has no effect %s", obstacle)
+        optimizer = options.optimizer(parameters, **_optimizer_options(options, device, captures))
         state = TrainState(
             model,
             parameters,
-            options.optimizer(parameters, **_optimizer_options(options, device, captures)),
+            optimizer,
             scaler,
             None if options.ema_decay is None else EMA(parameters, options.ema_decay),
             EarlyStopping(options.mode, options.patience),
+            _make_scheduler(options, optimizer, measure is not None),
         )
         run = Run(
             options,
@@ -201,6 +204,8 @@ def _capture_obstacle(options: TrainOptions, processes: Processes, scaler: torch
         return "with several processes"
     if scaler.is_enabled():
         return "with precision='float16'; 'bfloat16' can be captured"
+    if options.scheduler is not None:
+        return "with a scheduler; schedule and warmup can be captured"
     if not _accepts(options.optimizer, "capturable"):
         return "with an optimizer that has no option capturable"
     return None
@@ -212,6 +217,25 @@ def _optimizer_options(options: TrainOptions, device: torch.device, captures: bo
         values |= {"lr": torch.tensor(options.learning_rate, device=device), "capturable": True}
         values |= {"fused": True} if _accepts(options.optimizer, "fused") else {}
     return values
+
+
+def _make_scheduler(options: TrainOptions, optimizer: torch.optim.Optimizer, validates: bool) -> LRScheduler | None:
+    """The scheduler of the learning rate, after checking that it can be stepped."""
+    if options.scheduler is None:
+        return None
+    scheduler = options.scheduler(optimizer)
+    if not isinstance(scheduler, LRScheduler):
+        raise ValueError(
+            f"scheduler must return a torch.optim.lr_scheduler.LRScheduler, got {type(scheduler).__name__}"
+        )
+    if isinstance(scheduler, ReduceLROnPlateau):
+        if not validates:
+            raise ValueError("scheduler ReduceLROnPlateau needs validation data: pass validation=")
+        if scheduler.mode != options.mode:
+            raise ValueError(
+                f"mode of ReduceLROnPlateau is {scheduler.mode!r}, but that of training is {options.mode!r}"
+            )
+    return scheduler
 
 
 def _accepts(function: Any, argument: str) -> bool:
