@@ -549,6 +549,7 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"scheduler": StepLR, "warmup": 2}, "scheduler cannot be combined with schedule and warmup"),
         ({"scheduler": ReduceLROnPlateau}, "ReduceLROnPlateau needs validation data"),
         ({"scheduler": ReduceLROnPlateau, "mode": "max", "validation": lambda: 1.0}, "mode of ReduceLROnPlateau is"),
+        ({"progress": "yes"}, "progress must be True, False or None, got 'yes'"),
         ({"warmup": -1}, "warmup must be at least 0"),
         ({"ema_decay": 1.0}, r"ema_decay must be in \[0, 1\), or None"),
         ({"patience": 3}, "patience and metric need validation data"),

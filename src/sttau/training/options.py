@@ -69,6 +69,7 @@ class TrainKeywords(TypedDict, total=False):
     folder: str | os.PathLike[str] | None
     checkpoint_every: int | None
     callbacks: Callback | Iterable[Callback]
+    progress: bool | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class TrainOptions:
         checkpoint_every: Updates between two checkpoints; ``validate_every`` by default.
         callbacks: Functions called with every :class:`Update`, in the first process only; training stops if any returns
             True. On a GPU they are called for several updates at once, since reading a loss synchronizes.
+        progress: Whether ``fit`` shows a progress bar on standard error; None for where that is a terminal.
+            ``fit_many`` shows none, ``compare`` its own.
 
     Example:
         >>> TrainOptions(updates=300, learning_rate=0.01).with_changes(seed=3).seed
@@ -144,6 +147,7 @@ class TrainOptions:
     folder: str | os.PathLike[str] | None = None
     checkpoint_every: int | None = None
     callbacks: Callback | Iterable[Callback] = field(default=())
+    progress: bool | None = None
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -170,6 +174,8 @@ class TrainOptions:
         check_loss(self.loss, self.label_smoothing)
         object.__setattr__(self, "class_weight", as_class_weight(self.class_weight))
         object.__setattr__(self, "sample_weight", as_sample_weight(self.sample_weight))
+        if self.progress not in (None, True, False):
+            raise ValueError(f"progress must be True, False or None, got {self.progress!r}")
         callbacks = (self.callbacks,) if callable(self.callbacks) else tuple(self.callbacks)
         object.__setattr__(self, "callbacks", callbacks)
         object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))

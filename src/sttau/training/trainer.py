@@ -19,6 +19,7 @@ from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceRe
 from sttau.models.criterion import Criterion, make_criterion
 from sttau.training.baseline import warn_unless_learned
 from sttau.training.batches import Data, Order
+from sttau.training.callbacks import ProgressBar
 from sttau.training.distributed import Processes, join
 from sttau.training.early_stopping import EarlyStopping
 from sttau.training.ema import EMA
@@ -89,6 +90,9 @@ def fit(
         device = run.processes.device
         stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
         interrupted = stack.enter_context(interruptible())
+        if run.processes.first and not run.finished:
+            bar = ProgressBar.for_fit(run.options.progress, run.callbacks)
+            run.callbacks += () if bar is None else (stack.enter_context(bar),)
         stack.callback(step.wait)
         stack.enter_context(step.active())
         while not run.finished:
