@@ -120,6 +120,9 @@ def test_a_model_that_is_not_calibrated_says_so() -> None:
 def test_a_few_correct_predictions_do_not_make_the_model_certain() -> None:
     x = torch.randn(12, 4, 1, generator=torch.Generator().manual_seed(0))
     model = SequenceClassifier(nn.GRU(1, 8), 2)
-    y = sttau.predict(model, x).label  # all correct
-    sttau.calibrate(model, x, y)
+    with torch.no_grad():
+        model.head.weight.mul_(50)
+    p = sttau.predict(model, x)
+    assert negative_log_likelihood(p.mean, p.label) < 0.2
+    sttau.calibrate(model, x, p.label)  # all correct
     assert 0.3 < model.logit_temperature < 1
