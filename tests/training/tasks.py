@@ -60,6 +60,9 @@ def train_alike(layer: str, folder: Path | None) -> SequenceModel:
     x, y, lengths = make_data()
     measure = validation(model, x.double(), y, lengths, samples=2)
     options: dict[str, Any] = {"updates": 14, "batch_size": 7, "learning_rate": 0.02, "weight_decay": 0.1}
+    if layer == "plain":
+        plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, patience=0, threshold=0.5)
+        options |= {"class_weight": "balanced", "sample_weight": torch.linspace(0, 1, 36), "scheduler": plateau}
     fit(model, x.double(), y, lengths, folder=folder, validation=measure, metric="nll", validate_every=5, **options)
     return model
 
