@@ -38,6 +38,7 @@ class AeonClassifier(BaseClassifier):
     """
 
     _tags: ClassVar[dict[str, Any]] = _TAGS
+    estimator_: STTauClassifier
 
     def __init__(self, estimator: STTauClassifier | None = None) -> None:
         self.estimator = estimator
@@ -77,6 +78,7 @@ class AeonRegressor(BaseRegressor):
     """
 
     _tags: ClassVar[dict[str, Any]] = _TAGS
+    estimator_: STTauRegressor
 
     def __init__(self, estimator: STTauRegressor | None = None) -> None:
         self.estimator = estimator

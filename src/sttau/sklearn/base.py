@@ -83,7 +83,7 @@ class SequenceEstimator(BaseEstimator):
     # -- training ----------------------------------------------------------------------------------------------------
 
     def _train(self, data: SequenceDataset, weights: Array) -> None:
-        """Train, calibrate and keep a model; float32 in training, float64 from then on."""
+        """Train, calibrate and keep a model; float32 in training."""
         device, seed = check_device(self.device), self._seed()
         train, held = hold_out(*merge_equal(data, weights), self.validation_fraction, seed)
         network, options = self._settings()
@@ -94,7 +94,7 @@ class SequenceEstimator(BaseEstimator):
         if held is not None:
             options.setdefault("metric", "nll")
         log = fit(model, train, validation=held, seed=seed, **options)
-        model = model.double().eval()
+        model = _for_prediction(model)
         model.decisions = None
         if held is not None:
             calibrate(model, held, temperature=len(held) >= _MIN_CALIBRATION, samples=self.samples, seed=seed)
@@ -197,7 +197,7 @@ class SequenceEstimator(BaseEstimator):
             note: Any = model.notes.get(_NOTE, {})
             params = note.get("params", {})
             estimator = cls(**{name: params[name] for name in cls._get_param_names() if name in params})
-            estimator.device, estimator.model_ = device, model.double()
+            estimator.device, estimator.model_ = device, _for_prediction(model)
             estimator._recall(note.get("fitted", {}))
         return estimator
 
@@ -231,7 +231,16 @@ class SequenceEstimator(BaseEstimator):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.safetensors"
                 path.write_bytes(state["model_"])
-                self.model_ = load(path, self.device if available else "cpu")
+                self.model_ = _for_prediction(load(path, self.device if available else "cpu"))
+
+
+def _for_prediction(model: Predictor) -> Predictor:
+    """Return the model in eval mode, on a CPU in float64.
+
+    Sums of float32 depend on the number of rows that are computed together, by about 1e-7, and scikit-learn expects the
+    same prediction of a series whatever it is predicted with. The kernels of a GPU compute in float32.
+    """
+    return model.to(torch.float64 if model.device.type == "cpu" else torch.float32).eval()
 
 
 def _is_plain(value: Any) -> bool:

@@ -22,12 +22,12 @@ class STTauClassifier(ClassifierMixin, SequenceEstimator):
     """Classification of series with calibrated probabilities, as a scikit-learn estimator.
 
     The network is trained in float32 on all series except those held out, which select the best weights and calibrate
-    the probabilities. It predicts in float64: float32 sums depend on the number of rows that are computed together, and
-    scikit-learn expects the same prediction of a series whatever it is predicted with.
+    the probabilities. On a CPU it predicts in float64, so that the prediction of a series does not depend on the batch
+    that it is predicted with.
 
     The result does not depend on the order of the training series. Weights are applied by repetition: a series of
-    weight 2 counts as two equal series, and one of weight 0 as none. Smaller ratios of weights than 1 to 10, on
-    average, are exact; beyond, series of small weight are left out in turn.
+    weight 2 counts as two equal series, and one of weight 0 as none. Weights are rounded where they would take more
+    than ten times the rows.
 
     Args:
         method: ``st-tau``, ``lstm``, ``gru``, ``ensemble``, ``bayes``, ``dropout`` or ``state-regularized``.

@@ -42,6 +42,7 @@ class SktimeClassifier(BaseClassifier):
     """
 
     _tags: ClassVar[dict[str, Any]] = _TAGS | {"capability:predict_proba": True}
+    estimator_: STTauClassifier
 
     def __init__(self, estimator: STTauClassifier | None = None) -> None:
         self.estimator = estimator
@@ -85,6 +86,7 @@ class SktimeRegressor(BaseRegressor):
     """
 
     _tags: ClassVar[dict[str, Any]] = _TAGS
+    estimator_: STTauRegressor
 
     def __init__(self, estimator: STTauRegressor | None = None) -> None:
         self.estimator = estimator
