@@ -1,8 +1,7 @@
-"""The study behind the defaults: configurations compared on validation data of small public sets, then a check.
+"""The study behind the defaults: configurations compared on validation data of small public sets.
 
-    python benchmarks/defaults.py study      # validation data alone; writes benchmarks/defaults/study.jsonl
-    python benchmarks/defaults.py check      # test data, the chosen defaults; writes benchmarks/defaults/check.jsonl
-    python benchmarks/defaults.py tables     # both as tables
+    python benchmarks/defaults.py study      # validation data alone; writes benchmarks/defaults/study.json
+    python benchmarks/defaults.py table      # its results as a table
 
 Every configuration differs from the base in what its name says. A quarter of the training data, another one for each
 seed, is held out for validation; the test data has no part in the study.
@@ -11,6 +10,7 @@ seed, is held out for validation; the test data has no part in the study.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from public_sets import STUDY, load_set
 import sttau
 from sttau.data import SequenceDataset
 from sttau.data.split import hold_out, shuffle
-from sttau.jobs import Cell, Result, Step, per_cell, run_cells, write_results
+from sttau.files import write_atomically
+from sttau.jobs import Cell, Result, Step, Store, per_cell, run_cells
 from sttau.methods import DataSpec, build
 from sttau.models import Predictor
+from sttau.tables import markdown_table
 from sttau.training import validation
 
 HERE = Path(__file__).parent
@@ -147,9 +149,9 @@ def metrics(model: Predictor, data: SequenceDataset, variance: float) -> dict[st
 
 
 def compute(cell: Cell, folder: Path) -> Result:
-    """Train one network; evaluate it on validation data, in a check on test data."""
+    """Train one network and evaluate it on validation data."""
     torch.set_num_threads(1)
-    given, test = load_set(cell.data)
+    given, _ = load_set(cell.data)
     settings = cell.settings
     train, held = split(given, cell.seed)
     model = make(cell.method, settings, train, cell.seed)
@@ -162,7 +164,7 @@ def compute(cell: Cell, folder: Path) -> Result:
     )  # fmt: skip
     seconds = time.perf_counter() - began
     variance = float(train.labels.double().var()) if not train.class_names else 1.0
-    measured = metrics(model, held if cell.experiment == "study" else test, variance)
+    measured = metrics(model, held, variance)
     states = settings["num_states"] if cell.method == "st-tau" else None
     return Result(cell.experiment, cell.data, cell.method, states, cell.seed, measured, dict(settings), seconds)
 
@@ -178,33 +180,87 @@ def _measure(model: Predictor, held: SequenceDataset) -> Any:
 
 
 def run(experiment: str, cells: list[Cell], workers: int) -> None:
-    """Compute cells and write all results of the experiment."""
+    """Compute cells and write all results of the experiment so far."""
 
     def progress(step: Step) -> None:
         failure = f" FAILED {step.failure}" if step.failure else ""
         print(f"{step.done}/{step.total} {step.cell.title}, {step.seconds_left / 60:.0f} min left{failure}", flush=True)
 
-    outcome = run_cells(cells, per_cell(compute), FOLDER / "cells" / experiment, workers=workers, progress=progress)
-    write_results(outcome.results, FOLDER / f"{experiment}.jsonl")
+    folder = FOLDER / "cells" / experiment
+    run_cells(cells, per_cell(compute), folder, workers=workers, progress=progress)
+    write_compact([result for cell in all_cells(experiment) if (result := Store(folder).read(cell)) is not None],
+                  FOLDER / f"{experiment}.json")  # fmt: skip
+
+
+def write_compact(results: list[Result], path: Path) -> None:
+    """Write results without repeating settings, versions and hardware in every line."""
+    rows = []
+    for result in results:
+        values = [round(result.metrics[name], 5) for name in ("error", "nll")]
+        rows.append([result.settings["configuration"], result.data, result.method, result.seed, *values])
+    whole = {
+        "columns": ["configuration", "data", "method", "seed", "error", "nll"],
+        "base": BASE,
+        "configurations": configurations(),
+        "versions": results[0].versions,
+        "hardware": results[0].hardware,
+        "rows": rows,
+    }
+    lines = json.dumps(whole | {"rows": []}, indent=1)[: -len("[]\n}")]
+    body = ",\n".join(json.dumps(row) for row in rows)
+    write_atomically(path, f"{lines}[\n{body}\n]}}\n".encode())
+
+
+def all_cells(experiment: str) -> list[Cell]:
+    """Return all cells of an experiment."""
+    chosen = configurations()
+    return [
+        Cell(experiment, data, "st-tau", seed, BASE | chosen[name] | {"configuration": name})
+        for name in chosen
+        for seed in SEEDS
+        for data in STUDY
+    ]
+
+
+def table(path: Path) -> str:
+    """Return a table of a file of results: mean error and NLL over all sets and seeds, and the difference to the base.
+
+    The standard error of a difference is that of the means of the seeds, each over all sets.
+    """
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    found: dict[str, dict[tuple[str, int], tuple[float, float]]] = {}
+    for name, data, _, seed, error, nll in rows:
+        found.setdefault(name, {})[data, seed] = error, nll
+    cells = []
+    for name, values in found.items():
+        if len(values) < len(STUDY) * len(SEEDS):
+            continue
+        base = found["base 2" if name.startswith("base 2") else "base"]
+        apart = np.array([
+            [np.mean([values[data, seed][k] - base[data, seed][k] for data in STUDY]) for k in (0, 1)] for seed in SEEDS
+        ])  # fmt: skip
+        mean, spread = apart.mean(0), apart.std(0, ddof=1) / np.sqrt(len(SEEDS))
+        level = np.mean(list(values.values()), axis=0)
+        cells.append((
+            name, f"{level[0]:.2f}", f"{level[1]:.3f}",
+            f"{mean[0]:+.2f} ± {spread[0]:.2f}", f"{mean[1]:+.3f} ± {spread[1]:.3f}",
+        ))  # fmt: skip
+    return markdown_table(cells, ("configuration", "error %", "NLL", "error: difference", "NLL: difference"), 1)
 
 
 def main() -> None:
     """Run one part of the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("study", "check", "tables"))
+    parser.add_argument("part", choices=("study", "table"))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="configurations to run; all by default")
     arguments = parser.parse_args()
     if arguments.part == "study":
-        chosen = configurations()
-        names = arguments.only or list(chosen)
-        cells = [
-            Cell("study", data, "st-tau", seed, BASE | chosen[name] | {"configuration": name})
-            for name in names
-            for seed in SEEDS
-            for data in STUDY
-        ]
+        names = arguments.only or list(configurations())
+        cells = [cell for cell in all_cells("study") if cell.settings["configuration"] in names]
         run("study", cells, arguments.workers)
+    else:
+        print(table(FOLDER / "study.json"))
 
 
 if __name__ == "__main__":

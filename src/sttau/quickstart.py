@@ -167,6 +167,7 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
             learning_rate=settings.learning_rate,
             seed=seed + attempt,
             callbacks=stop,
+            progress=False,
         )
         if low >= 20:
             break
@@ -233,6 +234,7 @@ def learn_digits(
         seed=seed,
         validation=lambda: negative_log_likelihood(*_all_steps(read(validation, 5), validation)),
         callbacks=lambda update: progress(title, update.number, update.of),
+        progress=False,
     )
     in_distribution, out_of_distribution = read(test, settings.samples), read(ood, settings.samples)
     probabilities, labels = _all_steps(in_distribution, test)

@@ -120,7 +120,21 @@ def test_a_terminal_of_twenty_columns(tmp_path: Path) -> None:
             break
         shown += part
     assert process.wait(timeout=60) == 0, shown.decode()
-    assert b"st-tau" in shown  # the progress bar
+    assert b"loss 0." in shown  # the progress bar
+
+
+def test_settings_of_training_reach_it_and_are_recorded(tmp_path: Path) -> None:
+    data, out = write_series(tmp_path / "train.csv", 40), tmp_path / "model"
+    settings = ("epochs=3", 'class_weight={"rises": 2.5}', "loss=focal", "batch_size=8", "hidden_size=8")
+    given = [part for setting in settings for part in ("--set", setting)]
+    shown = invoke("train", data, *COLUMNS, "--out", out, "--quick", "--device", "cpu", *given)
+    assert shown.exit_code == 0, shown.output
+    record = json.loads((out / "run.json").read_text())
+    assert record["training"] == {"epochs": 3, "class_weight": {"rises": 2.5}, "loss": "focal", "batch_size": 8}
+    assert record["updates"] == 3 * 4
+    wrong = ("--out", tmp_path / "other", "--device", "cpu", "--set", 'class_weight={"up": 2}')
+    known = "class_weight names 'up'; the classes are 'falls', 'rises' or 0"
+    check_failure(invoke("train", data, *COLUMNS, *wrong), known, 1)
 
 
 @pytest.mark.parametrize(

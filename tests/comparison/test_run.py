@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import StepLR
 
 from sttau import SequenceClassifier, compare
 from sttau.comparison import METHODS, Comparison, network, run
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
 from sttau.metrics import brier_score, calibration_error, negative_log_likelihood
-from sttau.training import Interrupted, TrainOptions, Update
+from sttau.training import Interrupted, TrainOptions, Update, focal_loss
 
 SMALL: dict[str, Any] = {
     "hidden_size": 6, "updates": 6, "validate_every": 3, "samples": 2, "resamples": 20, "rounds": 99, "progress": False,
@@ -85,6 +88,20 @@ def test_scaling_keeps_the_predicted_classes_of_one_network_and_changes_its_conf
     assert small.row("lstm", "nll")["value"] != small.row("lstm + scaling", "nll")["value"]
     result = next(result for result in small.results if result.method == "lstm + scaling")
     assert result.settings["scaling"] > 0
+
+
+def test_every_option_of_training_is_taken_and_recorded_as_a_plain_value(tmp_path: Path) -> None:
+    settings = {name: value for name, value in SMALL.items() if name != "updates"}
+    weights = torch.linspace(0, 1, 40)
+    comparison = compare(
+        ["lstm", "st-tau"], digits(), seeds=1, folder=tmp_path, epochs=2, batch_size=16, class_weight={"3": 2},
+        sample_weight=weights, loss=partial(focal_loss, gamma=1), scheduler=partial(StepLR, step_size=4), **settings,
+    )  # fmt: skip
+    recorded = comparison.results[0].settings
+    assert json.loads(json.dumps(recorded)) == recorded
+    expected = {"epochs": 2, "loss": "focal_loss(gamma=1)", "scheduler": "StepLR(step_size=4)", "updates_made": 6}
+    assert expected.items() <= recorded.items()
+    assert recorded["sample_weight"].startswith("tensor (40,) with SHA-256")
 
 
 def test_marks_follow_from_p_and_the_direction_of_the_metric() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,29 @@ def _batch(order: Order, data: Data, update: int) -> Batch:
 
 @every_layer
 def test_training_with_graphs_goes_as_without(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    options: dict[str, Any] = {"schedule": "cosine", "warmup": 5, "average": 0.9}
+    options: dict[str, Any] = {"schedule": "cosine", "warmup": 5, "ema_decay": 0.9}
     _, without = _trained(name, **options)
     _, with_graphs = _trained(name, cuda_graphs=True, **options)
     assert "cannot be captured" not in caplog.text
     for ours, theirs in zip(with_graphs, without, strict=True):
         assert ours.loss == pytest.approx(theirs.loss, rel=2e-2, abs=2e-3)  # rounding grows from update to update
+
+
+@pytest.mark.parametrize("loss", [{"label_smoothing": 0.1}, {"loss": "focal"}])
+@pytest.mark.parametrize("name", ["soft", "plain"])
+def test_weights_and_losses_are_captured(name: str, loss: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    options = {"class_weight": [1.0, 3.0], "sample_weight": torch.linspace(0, 1, 100), **loss}
+    _, without = _trained(name, **options)
+    _, with_graphs = _trained(name, cuda_graphs=True, **options)
+    assert "CUDA graphs" not in caplog.text
+    for ours, theirs in zip(with_graphs, without, strict=True):
+        assert ours.loss == pytest.approx(theirs.loss, rel=2e-2, abs=2e-3)
+
+
+def test_a_scheduler_is_stepped_without_graphs(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = partial(torch.optim.lr_scheduler.StepLR, step_size=20)
+    _trained("soft", cuda_graphs=True, scheduler=scheduler)
+    assert "cuda_graphs has no effect with a scheduler" in caplog.text
 
 
 def test_what_cannot_be_captured_runs_step_by_step_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,7 @@ def start(work: Callable[[], object]) -> int:
 
 def train(folder: Path, layer: str) -> None:
     model = tasks.make_model(layer)
-    tasks.train(model, folder)
+    tasks.train(model, folder, **(tasks.weighted_options() if folder.name.startswith("weighted") else {}))
     model.save(folder / "trained.safetensors")
 
 
@@ -41,9 +41,9 @@ def wait_until(folder: Path, lines: int) -> None:
         time.sleep(0.001)
 
 
-def kill_at_random_moments(folder: Path, layer: str) -> int:
+def kill_at_random_moments(folder: Path, layer: str, moments: tuple[int, ...] = (0, 1, 8, 9, 17, 28)) -> int:
     chance, killed = random.Random(0), 0
-    for lines in (0, 1, 8, 9, 17, 28):
+    for lines in moments:
         child = start(lambda: train(folder, layer))
         if lines:
             wait_until(folder, lines)
@@ -113,5 +113,7 @@ if __name__ == "__main__":
     place, kind = Path(sys.argv[1]), "dropout"
     finish(place / "left alone", kind)
     killed = kill_at_random_moments(place / "killed", kind)
+    finish(place / "weighted, left alone", kind)
+    kill_at_random_moments(place / "weighted, killed", kind, (9, 20))
     left = kill_while_writing(place / "killed while writing", kind)
     print(json.dumps({"killed": killed, "left": left}))

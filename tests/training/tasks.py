@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
 from sttau.models import SequenceModel
-from sttau.training import Update, fit, validation
+from sttau.training import Update, fit, focal_loss, validation
 
 
 class Weighty(nn.LSTM):
@@ -61,6 +62,13 @@ def train_alike(layer: str, folder: Path | None) -> SequenceModel:
     options: dict[str, Any] = {"updates": 14, "batch_size": 7, "learning_rate": 0.02, "weight_decay": 0.1}
     fit(model, x.double(), y, lengths, folder=folder, validation=measure, metric="nll", validate_every=5, **options)
     return model
+
+
+def weighted_options() -> dict[str, Any]:
+    """Weights, a loss and a scheduler, as options of :func:`train`."""
+    scheduler = partial(torch.optim.lr_scheduler.MultiStepLR, milestones=[9, 9, 21], gamma=0.5)
+    options = {"schedule": "constant", "warmup": 0, "scheduler": scheduler, "loss": partial(focal_loss, gamma=1.5)}
+    return options | {"class_weight": "balanced", "sample_weight": torch.linspace(0, 1, 36)}
 
 
 def weights(model: SequenceModel) -> Tensor:

@@ -48,6 +48,19 @@ def same(got: tuple[Tensor | None, ...], want: tuple[Tensor | None, ...]) -> Non
             assert torch.equal(ours, theirs)
 
 
+def test_weighted_losses_of_the_shares_of_a_batch_sum_to_that_of_the_batch() -> None:
+    model, b = SequenceClassifier(LAYERS["st-tau"](), 3), batch()
+    inputs, targets, lengths, weights = b.inputs, b.targets, b.lengths, torch.tensor([0.0, 3.0, 1.0, 0.5, 0.2, 1.3])
+    assert lengths is not None
+
+    def loss(rows: Tensor) -> Tensor:
+        noise = Noise.of(rows, seed=3)
+        part = Batch(inputs[rows], targets[rows], lengths[rows], noise, len(rows) / 6, weights[rows])
+        return gradients(model)(part).loss
+
+    torch.testing.assert_close(loss(torch.arange(4)) + loss(torch.tensor([4, 5])), loss(torch.arange(6)))
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_it_is_the_gradient_of_the_sum_to_the_last_bit(name: str) -> None:
     model, b = DeepEnsemble.of(lambda: SequenceClassifier(LAYERS[name](), 3), 3), batch()

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from sttau import SequenceClassifier, STTauLSTM
 from sttau.engine import Noise
 from sttau.layers import BayesLSTM, VariationalDropoutLSTM
+from sttau.models import focal_loss
+from sttau.models.criterion import Criterion, make_criterion
 from sttau.training import FitJob, FitResult, Interrupted, TrainOptions, Update, fit, fit_many
 from sttau.training.batches import Batch
 from sttau.training.checkpoints import newest_checkpoint
@@ -157,6 +159,21 @@ def test_stacked_networks_have_the_losses_and_gradients_they_have_alone(names: t
         ours = torch.autograd.grad(loss, wanted, retain_graph=True)
         for mine, theirs in zip(ours, torch.autograd.grad(alone, wanted), strict=True):
             torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_stacked_networks_have_their_own_criteria_and_weights() -> None:
+    x, y, lengths = _task()
+    models, batches = [_model(seed) for seed in range(3)], []
+    for number, criterion in enumerate((None, Criterion(focal_loss), make_criterion(None, 0.1, "classification"))):
+        models[number].dropout, models[number].criterion = 0.0, criterion
+        rows = torch.arange(8) + 8 * number
+        noise = Noise(torch.tensor(number), torch.arange(8), torch.full((8,), 5))
+        batches.append(Batch(x[rows], y[rows], lengths[rows], noise, 1.0, torch.rand(8)))
+    together = stacked_losses(models, batches, 40, [nullcontext] * 3, StreamPool(torch.device("cpu")))
+    for model, batch, loss in zip(models, batches, together, strict=True):
+        alone = model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise, weights=batch.weights)
+        torch.testing.assert_close(loss, alone)
+        assert not torch.allclose(loss, model.loss(batch.inputs, batch.targets, batch.lengths, noise=batch.noise))
 
 
 def test_only_networks_of_one_shape_that_can_be_stacked_share_a_key() -> None:

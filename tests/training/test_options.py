@@ -24,7 +24,9 @@ def test_counts_are_integers_and_numpy_s_are_taken() -> None:
     assert (options.updates, type(options.updates), options.patience) == (7, int, 2)
     wrong: tuple[tuple[str, Any], ...] = (
         ("updates", 7.5),
-        ("updates", None),
+        ("updates", 0),
+        ("epochs", 1.5),
+        ("batch_size", None),
         ("batch_size", True),
         ("patience", 1.5),
         ("warmup", "2"),
@@ -32,6 +34,16 @@ def test_counts_are_integers_and_numpy_s_are_taken() -> None:
     for name, value in wrong:
         with pytest.raises(ValueError, match=f"{name} must be"):
             TrainOptions(**{name: value})
+
+
+def test_updates_or_epochs_are_given_but_not_both() -> None:
+    assert TrainOptions().total_updates == TrainOptions(updates=None).total_updates == 1000
+    with pytest.raises(ValueError, match="updates or epochs, not both; got updates=5 and epochs=2"):
+        TrainOptions(updates=5, epochs=2)
+    assert TrainOptions(updates=5).with_changes(epochs=2).for_data(9).total_updates == 2
+    assert TrainOptions(epochs=2).with_changes(updates=5).for_data(9).total_updates == 5
+    with pytest.raises(ValueError, match="depends on the data"):
+        assert TrainOptions(epochs=2).total_updates
 
 
 def test_an_unknown_option_is_named() -> None:

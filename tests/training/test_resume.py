@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
 
 from sttau import SequenceClassifier, STTauLSTM
 from sttau.errors import CheckpointError, DamagedCheckpointError
 from sttau.training import Interrupted, Update, fit, read_log
 from sttau.training.checkpoints import checkpoint_path, read_checkpoint, write_checkpoint
-from tests.training.tasks import make_data, make_model, train, weights
+from tests.training.tasks import make_data, make_model, train, weighted_options, weights
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,10 +43,11 @@ def test_a_run_killed_at_any_moment_or_while_it_writes_a_checkpoint_ends_with_th
     assert half[0].startswith(".checkpoint-00000010")
     assert whole[0].startswith(".checkpoint-00000020")
     assert len([name for name in placed if name.startswith("checkpoint")]) == 3
-    for how in ("killed", "killed while writing"):
+    pairs = (("killed", "left alone"), ("killed while writing", "left alone"))
+    for how, alone in (*pairs, ("weighted, killed", "weighted, left alone")):
         for name in ("trained.safetensors", "log.jsonl"):
-            assert (tmp_path / how / name).read_bytes() == (tmp_path / "left alone" / name).read_bytes()
-        assert _checksum(tmp_path / how) == _checksum(tmp_path / "left alone")  # optimizer and all
+            assert (tmp_path / how / name).read_bytes() == (tmp_path / alone / name).read_bytes()
+        assert _checksum(tmp_path / how) == _checksum(tmp_path / alone)  # optimizer and all
         assert not list((tmp_path / how).glob(".*"))  # no debris
 
 
@@ -91,6 +96,49 @@ def test_ctrl_c_finishes_the_update_and_the_next_run_goes_on_from_there(left: Pa
     ended, log = _finish(left)
     assert torch.equal(ended, whole[0])
     assert log == whole[1] == read_log(left / "log.jsonl")
+
+
+SCHEDULERS: dict[str, Callable[[Optimizer], LRScheduler]] = {
+    "StepLR": partial(lr_scheduler.StepLR, step_size=4),
+    "LambdaLR": partial(lr_scheduler.LambdaLR, lr_lambda=lambda number: 1 / (1 + number)),
+    "OneCycleLR": partial(lr_scheduler.OneCycleLR, max_lr=0.05, total_steps=20),
+    "CosineAnnealingWarmRestarts": partial(lr_scheduler.CosineAnnealingWarmRestarts, T_0=3, T_mult=2),
+    "CyclicLR": partial(lr_scheduler.CyclicLR, base_lr=0.001, max_lr=0.02, step_size_up=4, cycle_momentum=False),
+    "ReduceLROnPlateau": partial(lr_scheduler.ReduceLROnPlateau, patience=0, threshold=0.5),
+    "SequentialLR": lambda optimizer: lr_scheduler.SequentialLR(
+        optimizer,
+        [lr_scheduler.LinearLR(optimizer), lr_scheduler.MultiStepLR(optimizer, [2, 5])],
+        milestones=[14],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_run_with_a_scheduler_resumes_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    options = weighted_options() | {"updates": 18, "validate_every": 3, "scheduler": SCHEDULERS[name]}
+    alone, model = make_model("plain"), make_model("plain")
+    log = train(alone, None, **options)
+    with pytest.raises(Interrupted):
+        train(model, tmp_path, callbacks=_interrupt_at(11), **options)
+    resumed = make_model("plain")
+    assert train(resumed, tmp_path, **options) == log
+    assert torch.equal(weights(resumed), weights(alone))
+
+
+def test_another_loss_other_weights_and_another_scheduler_are_other_settings(tmp_path: Path) -> None:
+    options = weighted_options() | {"updates": 4}
+    train(make_model("plain"), tmp_path, **options)
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"loss": "focal"}, r"loss was focal_loss\(gamma=1.5\), is focal"),
+        ({"loss": None, "label_smoothing": 0.1}, "label_smoothing was None, is 0.1; loss was focal_loss.*, is None"),
+        ({"class_weight": [1, 2]}, r"class_weight was balanced, is \(1.0, 2.0\)"),
+        ({"sample_weight": None}, r"sample_weight was tensor \(36,\) with SHA-256 \w+, is None"),
+        ({"scheduler": SCHEDULERS["StepLR"]}, r"scheduler was MultiStepLR\(.*\), is StepLR\(step_size=4\)"),
+        ({"scheduler": None}, "scheduler was MultiStepLR.*, is None"),
+    )
+    for change, message in changes:
+        with pytest.raises(CheckpointError, match=message):
+            train(make_model("plain"), tmp_path, **options | change)
 
 
 def test_ctrl_c_says_where_the_checkpoint_is_and_puts_the_handler_back(tmp_path: Path) -> None:
@@ -180,6 +228,13 @@ def test_files_of_others_with_a_checkpoints_name_are_ignored_and_kept(
     assert (left / "checkpoint-00000400.safetensors").is_dir()
     assert read_checkpoint(checkpoint_path(left, 38))["number"] == 38  # the two newest of the run's own are kept
     assert read_checkpoint(checkpoint_path(left, 40))["number"] == 40
+
+
+def test_what_a_process_left_that_was_killed_while_writing_is_removed(left: Path) -> None:
+    for name in (".checkpoint-00000012.safetensors.7-0a1b2c3d.part", ".log.jsonl.7-0a1b2c3d.part", ".own.7.part"):
+        (left / name).write_bytes(b"half")
+    _finish(left)
+    assert [path.name for path in left.glob(".*")] == [".own.7.part"]
 
 
 def test_a_damaged_checkpoint_is_renamed_and_its_content_kept(left: Path) -> None:

@@ -3,18 +3,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
-from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
+from sttau import DeepEnsemble, SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.data import load
 from sttau.engine import Noise
-from sttau.models import Predictor
-from sttau.training import DivergedError, Update, fit, run, validation
+from sttau.models import Gaussian, Predictor
+from sttau.training import DivergedError, Update, fit, focal_loss, run, validation
 
 
 def _signs(count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,7 +88,7 @@ def test_every_sequence_is_seen_once_each_time_round() -> None:
     seen: list[int] = []
 
     class Watched(SequenceClassifier):
-        def loss(
+        def loss(  # type: ignore[override]
             self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
         ) -> Tensor:
             seen.extend(inputs[:, 0, 0].int().tolist())
@@ -96,6 +98,133 @@ def test_every_sequence_is_seen_once_each_time_round() -> None:
     fit(Watched(nn.GRU(1, 4), 2), x, torch.zeros(10, dtype=torch.int64), updates=6, batch_size=4)
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
     assert seen[:10] != seen[10:]
+
+
+def test_epochs_are_passes_over_the_data() -> None:
+    x, y, lengths = _signs(10)
+    models = [SequenceClassifier(nn.GRU(2, 4), 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    log = fit(models[0], x, y, lengths, epochs=2, batch_size=4, schedule="cosine")
+    assert [update.of for update in log] == [6] * 6
+    assert log == fit(models[1], x, y, lengths, updates=6, batch_size=4, schedule="cosine")
+    with pytest.raises(ValueError, match="updates or epochs, not both"):
+        fit(models[0], x, y, lengths, epochs=2, updates=6)
+
+
+def _trained(model: Predictor, *data: Tensor, **options: Any) -> tuple[Tensor, list[float]]:
+    """Weights and losses after five updates on all the data."""
+    copy = deepcopy(model)
+    log = fit(copy, *data, **{"updates": 5, "learning_rate": 0.02, "clip_norm": None} | options)
+    return _weights(copy), [update.loss for update in log]
+
+
+@pytest.mark.parametrize("task", ["classes", "values", "variances", "ensemble"])
+def test_a_weight_of_three_counts_as_three_sequences_and_equal_weights_change_nothing(task: str) -> None:
+    x, y, lengths = _signs(8)
+    x, values = x.double(), torch.randn(8, 2, dtype=torch.float64)
+    make: dict[str, Callable[[], Predictor]] = {
+        "classes": lambda: SequenceClassifier(nn.GRU(2, 4), 2),
+        "values": lambda: SequenceRegressor(nn.GRU(2, 4), 2),
+        "variances": lambda: SequenceRegressor(nn.GRU(2, 4), 2, variance=True),
+        "ensemble": lambda: DeepEnsemble.of(lambda: SequenceClassifier(nn.GRU(2, 4), 2), size=2),
+    }
+    model, targets = make[task]().double(), values if task in ("values", "variances") else y
+    weights = torch.tensor([0, 1, 2, 3, 1, 1, 0, 2])
+    repeated = torch.arange(8).repeat_interleave(weights)
+    expected = _trained(model, x[repeated], targets[repeated], lengths[repeated])
+    got = _trained(model, x, targets, lengths, sample_weight=weights * 0.3)
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        _trained(model, x, targets, lengths, sample_weight=[7] * 8),
+        _trained(model, x, targets, lengths),
+        rtol=1e-12,
+        atol=1e-12,
+    )
+
+
+def test_a_class_weight_is_a_weight_of_all_its_sequences() -> None:
+    x, y, lengths = _signs(16)
+    model = SequenceClassifier(nn.GRU(2, 4), 2).double()
+    weights = torch.tensor([1.0, 4.0], dtype=torch.float64)
+    expected = _trained(model, x.double(), y, lengths, sample_weight=weights[y])
+    for given in (weights, [1, 4], {1: 4}, {"1": 4.0}):
+        assert torch.equal(_trained(model, x.double(), y, lengths, class_weight=given)[0], expected[0])
+
+
+def test_the_loss_of_the_options_is_used_in_training_only() -> None:
+    x, y, lengths = _signs(16)
+    model = DeepEnsemble.of(lambda: SequenceClassifier(nn.GRU(2, 4), 2), size=2)
+    before = model.loss(x, y, lengths)
+    usual = _trained(model, x, y, lengths)
+    assert torch.equal(_trained(model, x, y, lengths, loss="cross-entropy")[0], usual[0])
+    smoothed = _trained(model, x, y, lengths, label_smoothing=0.3)
+    assert not torch.equal(smoothed[0], usual[0])
+    torch_own = nn.CrossEntropyLoss(label_smoothing=0.3, reduction="none")
+    assert torch.equal(_trained(model, x, y, lengths, loss=torch_own)[0], smoothed[0])
+    focal = _trained(model, x, y, lengths, loss="focal")
+    assert torch.equal(_trained(model, x, y, lengths, loss=partial(focal_loss, gamma=2))[0], focal[0])
+    with torch.no_grad():
+        expected = sum(float(torch_own(member(x, lengths), y).mean()) for member in model.members)
+    assert smoothed[1][0] == pytest.approx(expected)
+    with pytest.raises(ValueError, match="one value per row"):
+        fit(model, x, y, lengths, loss=nn.CrossEntropyLoss())
+    assert torch.equal(model.loss(x, y, lengths), before)
+    assert all(member.criterion is None for member in model.members)
+
+
+def test_a_regressor_takes_a_function_of_its_output() -> None:
+    x, values = torch.randn(8, 3, 2), torch.randn(8, 2)
+
+    def absolute(output: Gaussian, targets: Tensor) -> Tensor:
+        return (output.mean - targets).abs().mean(1)
+
+    model = SequenceRegressor(nn.GRU(2, 4), 2)
+    _, losses = _trained(model, x, values, loss=absolute)
+    assert losses[0] == pytest.approx(float((model(x).mean.detach() - values).abs().mean()))
+    for options, message in (
+        ({"loss": "focal"}, "loss='focal' is for"),
+        ({"label_smoothing": 0.1}, "label_smoothing is"),
+        ({"class_weight": "balanced"}, "class_weight is for classifiers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(model, x, values, **options)
+
+
+class _OwnLoss(SequenceClassifier):
+    def loss(self, inputs: Tensor, targets: Tensor, *args: Any, noise: Noise | None = None) -> Tensor:  # type: ignore[override]
+        return super().loss(inputs, targets, *args, noise=noise) * 2
+
+
+def test_a_loss_of_one_s_own_is_used_and_says_what_it_does_not_follow(caplog: pytest.LogCaptureFixture) -> None:
+    x, y, lengths = _signs(16)
+    model, usual = _OwnLoss(nn.GRU(2, 4), 2), SequenceClassifier(nn.GRU(2, 4), 2)
+    usual.load_state_dict(model.state_dict())
+    assert _trained(model, x, y, lengths)[1][0] == 2 * _trained(usual, x, y, lengths)[1][0]
+    with pytest.raises(ValueError, match=r"need a loss with an argument weights; _OwnLoss\.loss has none"):
+        fit(model, x, y, lengths, class_weight="balanced")
+    assert not caplog.records
+    assert _trained(model, x, y, lengths, loss="focal")[1][0] == 2 * _trained(usual, x, y, lengths, loss="focal")[1][0]
+    assert "no effect unless _OwnLoss.loss calls" in caplog.text
+
+
+def test_a_scheduler_sets_the_learning_rate_of_every_update() -> None:
+    rates: list[float] = []
+
+    class Watched(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            rates.append(self.param_groups[0]["lr"])
+            super().step(closure)
+
+    x, y, lengths = _signs(16)
+    model = SequenceClassifier(nn.GRU(2, 4), 2)
+    options: Any = {"updates": 6, "learning_rate": 0.8, "optimizer": Watched}
+    fit(model, x, y, lengths, scheduler=partial(StepLR, step_size=2, gamma=0.5), **options)
+    assert rates == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]
+    rates.clear()
+    values = iter([1.0, 1.0, 0.5])
+    plateau = partial(ReduceLROnPlateau, patience=0, factor=0.5)
+    fit(model, x, y, lengths, scheduler=plateau, validation=lambda: next(values), validate_every=2, **options)
+    assert rates == [0.8, 0.8, 0.8, 0.8, 0.4, 0.4]
 
 
 def test_the_log_reports_loss_and_temperature_and_can_end_training() -> None:
@@ -387,7 +516,7 @@ def test_bad_arguments_are_refused_by_name() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"updates": 0}, "updates must be at least 1"),
         ({"updates": 7.5}, "updates must be an integer, at least 1, got 7.5"),
-        ({"updates": None}, "updates must be an integer"),
+        ({"epochs": 0}, "epochs must be at least 1"),
         ({"updates": float("inf")}, "updates must be an integer"),
         ({"validate_every": 2.5}, "validate_every must be an integer"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
@@ -400,6 +529,27 @@ def test_bad_arguments_are_refused_by_name() -> None:
         ({"precision": "float16"}, "needs a GPU; on a CPU use 'bfloat16'"),
         ({"mode": "up"}, "mode must be one of 'min', 'max'"),
         ({"schedule": "steep"}, "schedule must be one of 'constant', 'cosine'"),
+        ({"loss": "hinge"}, "loss must be one of 'cross-entropy', 'focal', or a function"),
+        ({"loss": nn.CrossEntropyLoss()}, r"loss must return one value per row.*shape \(8,\).*reduction='none'"),
+        ({"loss": lambda *_: 1.0}, "loss must return one value per row.*got float"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\)"),
+        ({"label_smoothing": 0.1, "loss": "focal"}, "label_smoothing is part of loss='cross-entropy'"),
+        ({"class_weight": "even"}, "class_weight must be 'balanced', a mapping"),
+        ({"class_weight": [1.0, -1.0]}, "class_weight must hold nonnegative finite weights, got -1.0"),
+        ({"class_weight": [1.0]}, "class_weight must hold one weight per class, 2, got 1"),
+        ({"class_weight": {"cat": 2.0}}, "class_weight names 'cat'; the classes are 0 … 1"),
+        ({"class_weight": {2: 2.0}}, "class_weight names 2; the classes are 0 … 1"),
+        ({"class_weight": [0.0, 0.0]}, "are 0 for all training sequences"),
+        ({"sample_weight": [1.0] * 7}, "sample_weight must hold one weight per training sequence, 8, got 7"),
+        ({"sample_weight": [[1.0] * 8]}, r"sample_weight must be \(sequences,\)"),
+        ({"sample_weight": [float("nan")] * 8}, "sample_weight must be nonnegative and finite"),
+        ({"scheduler": "cosine"}, "scheduler must be a function from the optimizer to a scheduler.*got 'cosine'"),
+        ({"scheduler": lambda _: 3}, "scheduler must return a torch.optim.lr_scheduler.LRScheduler, got int"),
+        ({"scheduler": StepLR, "schedule": "cosine"}, "scheduler cannot be combined with schedule and warmup"),
+        ({"scheduler": StepLR, "warmup": 2}, "scheduler cannot be combined with schedule and warmup"),
+        ({"scheduler": ReduceLROnPlateau}, "ReduceLROnPlateau needs validation data"),
+        ({"scheduler": ReduceLROnPlateau, "mode": "max", "validation": lambda: 1.0}, "mode of ReduceLROnPlateau is"),
+        ({"progress": "yes"}, "progress must be True, False or None, got 'yes'"),
         ({"warmup": -1}, "warmup must be at least 0"),
         ({"ema_decay": 1.0}, r"ema_decay must be in \[0, 1\), or None"),
         ({"patience": 3}, "patience and metric need validation data"),

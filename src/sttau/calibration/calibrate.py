@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from sttau.calibration.logits import to_logits
-from sttau.calibration.temperature_scaling import TemperatureScaling, fit_temperature
+from sttau.calibration.scaling import averaged_loss, check_logits
+from sttau.calibration.temperature_scaling import fit_temperature
 from sttau.inference import predict
 from sttau.inference.inputs import as_examples
 from sttau.models import Decisions, Predictor, SequenceClassifier, SequenceModel
+
+_PRIOR_SCALE = 0.5  # half-width of log T before any data
 
 
 def calibrate(
@@ -89,11 +93,25 @@ def calibrate(
 def _temperature(
     model: Predictor, inputs: Tensor, labels: Tensor, lengths: Tensor | None, samples: int, seed: int
 ) -> float:
-    """The temperature of the logits with the smallest negative log-likelihood of the prediction."""
+    """The most probable temperature of the logits, under a broad prior around 1.
+
+    A few validation sequences that are all predicted correctly would otherwise be best explained by a temperature near
+    0, and every later error would be infinitely surprising.
+    """
     if model.resolve_mode(None) == "exact" and isinstance(model, SequenceClassifier):
         return _exact_temperature(model, inputs, labels, lengths)
     prediction = predict(model, inputs, lengths, samples, seed, keep_samples=True)
-    return TemperatureScaling().fit(to_logits(prediction).cpu(), labels).temperature
+    logits = check_logits(to_logits(prediction).cpu())
+
+    def loss(temperature: float) -> float:
+        return float(averaged_loss(logits / temperature, labels)) + _prior(temperature, len(labels))
+
+    return fit_temperature(loss, float((logits.amax(-1) - logits.amin(-1)).mean()))
+
+
+def _prior(temperature: float, count: int) -> float:
+    """The part of the prior, a Cauchy distribution of log T around 0, in the mean loss of so many sequences."""
+    return math.log1p((math.log(temperature) / _PRIOR_SCALE) ** 2) / count
 
 
 @torch.no_grad()
@@ -104,7 +122,8 @@ def _exact_temperature(model: SequenceClassifier, inputs: Tensor, labels: Tensor
 
     def loss(temperature: float) -> float:
         p = pi @ (logits / temperature).softmax(-1)
-        return float(-p.gather(1, labels[:, None]).clamp_min(torch.finfo(p.dtype).tiny).log().mean())
+        nll = float(-p.gather(1, labels[:, None]).clamp_min(torch.finfo(p.dtype).tiny).log().mean())
+        return nll + _prior(temperature, len(labels))
 
     return fit_temperature(loss, float((logits.amax(-1) - logits.amin(-1)).mean()))
 

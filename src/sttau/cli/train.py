@@ -64,7 +64,7 @@ def train(
     set_threads(threads)
     given = parse_settings(setting or [])
     options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
-    if quick:
+    if quick and "epochs" not in options:
         options.setdefault("updates", QUICK)
     roles = {
         "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
@@ -107,7 +107,6 @@ def train_file(
     from sttau.evaluation import evaluate
     from sttau.files import write_atomically
     from sttau.report.training import write_training_report
-    from sttau.training import ProgressBar
     from sttau.version import __version__
 
     settings, options = settings or {}, options or {}
@@ -119,18 +118,15 @@ def train_file(
     print_line(f"split: {len(train_data):,} for training, {len(stopping):,} for validation, {rest}")
     model = create_model(train_data, method, seed=seed, **settings).to(device)
     print_line(f"model: {_describe(model)}")
-    with ProgressBar(method) as bar:
-        log = fit(
-            model, train_data, validation=stopping, seed=seed, folder=out / "training",
-            **{"metric": "nll", "callbacks": [bar], **options},
-        )  # fmt: skip
+    log = fit(
+        model, train_data, validation=stopping, seed=seed, folder=out / "training", **{"metric": "nll", **options}
+    )  # fmt: skip
     calibrate(model, held, risk=risk, coverage=None if risk is not None else coverage, seed=seed)
     model.save(out / MODEL_FILE)
     evaluation = evaluate(model, held, seed=seed)
     record = {
         "data": str(path.name), "roles": roles, "method": method, "settings": settings,
-        "training": {name: value for name, value in options.items() if isinstance(value, (int, float, str, bool))},
-        "seed": seed, "updates": len(log), "sttau": __version__,
+        "training": options, "seed": seed, "updates": len(log), "sttau": __version__,
         "validation": {name: value.value for name, value in evaluation.metrics.items()},
     }  # fmt: skip
     write_atomically(out / "run.json", json.dumps(record, indent=1).encode())

@@ -131,7 +131,7 @@ def train_network(
             model,
             splits.train,
             validation=validation(model, splits.validation, samples=samples),
-            options=options.with_changes(callbacks=callbacks),
+            options=options.with_changes(callbacks=callbacks, progress=False),
         )
         took = time.perf_counter() - began
     model.eval()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sttau.training import TrainOptions
+from sttau.training.options import plain_value
 
 #: Options of every network, unless others are given.
 DEFAULTS = TrainOptions(validate_every=50, patience=10, metric="nll")
@@ -23,7 +24,4 @@ def training_options(given: dict[str, Any]) -> TrainOptions:
 def as_settings(options: TrainOptions, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options as plain values for a result: those that are always recorded, and those that were given."""
     names = dict.fromkeys(("updates", "batch_size", "learning_rate", "validate_every", "patience", *given))
-    values = {name: getattr(options, name) for name in names}
-    return {
-        name: getattr(value, "__name__", repr(value)) if callable(value) else value for name, value in values.items()
-    }
+    return {name: plain_value(getattr(options, name)) for name in names}

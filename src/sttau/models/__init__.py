@@ -2,6 +2,7 @@
 
 from sttau.models.base import Chain, SequenceModel
 from sttau.models.classifier import Head, SequenceClassifier
+from sttau.models.criterion import focal_loss
 from sttau.models.decisions import Decisions, Threshold
 from sttau.models.ensemble import DeepEnsemble
 from sttau.models.heads import FixedLabels
@@ -27,5 +28,6 @@ __all__ = [
     "TargetScaling",
     "Task",
     "Threshold",
+    "focal_loss",
     "load",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.layers.base import check_rate
+from sttau.models.criterion import Criterion, weighted_mean
 from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing
@@ -35,7 +35,11 @@ class Chain(NamedTuple):
 
 
 class SequenceModel(Predictor):
-    """One network: embedding or features, a recurrent layer, a head."""
+    """One network: embedding or features, a recurrent layer, a head.
+
+    Attributes:
+        criterion: Loss of a row that replaces the model's own; set by ``fit`` for the time of training.
+    """
 
     def __init__(
         self,
@@ -74,6 +78,7 @@ class SequenceModel(Predictor):
         if embedding is not None and embedding.max_norm is not None:
             raise ValueError("embedding with max_norm is not supported: it changes its weights in the forward pass")
         self._metadata = Metadata()
+        self.criterion: Criterion | None = None
         self.dropout, self.word_dropout = float(dropout), float(word_dropout)
         self.paths, self.input_noise = paths, float(input_noise)
         self.embedding = embedding
@@ -264,28 +269,26 @@ class SequenceModel(Predictor):
 
     # -- training on several paths -----------------------------------------------------------------------------------
 
-    def _mixture_loss(
-        self,
-        inputs: Tensor,
-        lengths: Tensor | None,
-        noise: Noise | None,
-        losses: Callable[[Any, int], Tensor],
-    ) -> Tensor:
-        """Return the mean of −log of the mean likelihood over paths.
+    def _path_outputs(self, inputs: Tensor, lengths: Tensor | None, noise: Noise | None) -> Any:
+        """Return the outputs of all paths: (paths · rows) rows.
 
         Args:
             inputs: Batch of inputs.
             lengths: Their lengths.
             noise: Noise of the batch, from which that of the paths is derived.
-            losses: Function of the outputs of all paths and their number that returns −log likelihood per row.
         """
         noise = Noise.fresh(len(inputs), inputs.device) if noise is None else noise
         number = torch.arange(self.paths, device=inputs.device).repeat_interleave(len(noise.sample))
         sample = noise.sample.repeat(self.paths) * self.paths + number  # no two updates share a draw
         paths = replace(noise, sequence=noise.sequence.repeat(self.paths), sample=sample)
-        terms = losses(self(inputs, lengths, noise=paths), self.paths).unflatten(0, (self.paths, -1))
-        loss: Tensor = math.log(self.paths) - (-terms).logsumexp(0).mean()
-        return loss
+        return self(inputs, lengths, noise=paths)
+
+    def _mixture_loss(self, losses: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the mean of −log of the mean likelihood over paths, from −log likelihood of (paths · rows) rows."""
+        likelihood: Tensor = (-losses.unflatten(0, (self.paths, -1))).logsumexp(0)
+        if weights is None:
+            return math.log(self.paths) - likelihood.mean()
+        return weighted_mean(math.log(self.paths) - likelihood, weights)
 
     @property
     def _trains_on_paths(self) -> bool:

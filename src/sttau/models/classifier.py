@@ -13,6 +13,7 @@ from sttau.checks import as_integer, check_labels
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel
+from sttau.models.criterion import weighted_mean
 from sttau.models.heads import FixedLabels
 from sttau.models.predictor import Task
 from sttau.models.preprocessing import Preprocessing
@@ -135,20 +136,35 @@ class SequenceClassifier(SequenceModel):
         return check_labels(targets, batch, self.num_classes)
 
     def loss(
-        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
-        """Return the mean cross-entropy; with several paths that of their mean probability."""
+        """Return the mean cross-entropy, or the mean of the :attr:`criterion`.
+
+        With several paths it is that of their mean probability: the criterion is given its logarithm as logits.
+        """
         if not self._trains_on_paths:
-            return self.loss_from_logits(self(inputs, lengths, noise=noise), targets)
+            return self.loss_from_logits(self(inputs, lengths, noise=noise), targets, weights)
+        logits = self._smoothed(self._path_outputs(inputs, lengths, noise))
+        if self.criterion is None:
+            losses = F.cross_entropy(logits, targets.repeat(self.paths), reduction="none")
+            return self._mixture_loss(losses, weights)
+        log_p = logits.log_softmax(dim=-1).unflatten(0, (self.paths, -1)).logsumexp(0) - math.log(self.paths)
+        return weighted_mean(self.criterion(log_p, targets), weights)
 
-        def losses(logits: Tensor, paths: int) -> Tensor:
-            return F.cross_entropy(self._smoothed(logits), targets.repeat(paths), reduction="none")
-
-        return self._mixture_loss(inputs, lengths, noise, losses)
-
-    def loss_from_logits(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean cross-entropy of logits (rows, classes)."""
-        return F.cross_entropy(self._smoothed(logits), targets)
+    def loss_from_logits(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the mean cross-entropy of logits (rows, classes), or the mean of the :attr:`criterion`."""
+        logits = self._smoothed(logits)
+        if self.criterion is not None:
+            return weighted_mean(self.criterion(logits, targets), weights)
+        if weights is None:
+            return F.cross_entropy(logits, targets)
+        return weighted_mean(F.cross_entropy(logits, targets, reduction="none"), weights)
 
     def _smoothed(self, logits: Tensor) -> Tensor:
         """Keep the label of a hard draw away from probability 0 and 1."""

@@ -120,11 +120,18 @@ class DeepEnsemble(Predictor):
             member.set_metadata(data)
 
     def loss(
-        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
         """Return the sum of the members' losses."""
         members = zip(self.members, self.member_noises(noise), strict=True)
-        return torch.stack([member.loss(inputs, targets, lengths, noise=own) for member, own in members]).sum()
+        given = {} if weights is None else {"weights": weights}  # a member's own loss may not take them
+        return torch.stack([member.loss(inputs, targets, lengths, noise=own, **given) for member, own in members]).sum()
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the sum of the members' penalties."""

@@ -96,9 +96,23 @@ class Predictor(nn.Module):
 
     @abstractmethod
     def loss(
-        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
-        """Return the mean loss of a batch; ``noise`` holds the draws, fresh ones by default."""
+        """Return the mean loss of a batch.
+
+        Args:
+            inputs: Batch of inputs.
+            targets: Their targets.
+            lengths: (batch,) valid steps.
+            noise: Noise of the draws; fresh by default.
+            weights: (batch,) factors of the sequences' losses; None for 1.
+        """
 
     @abstractmethod
     def penalty(self, sequences: int) -> Tensor | None:

@@ -12,6 +12,7 @@ from sttau.checks import as_integer, check_targets
 from sttau.engine import Noise
 from sttau.layers import LayerMode, as_layer
 from sttau.models.base import SequenceModel
+from sttau.models.criterion import weighted_mean
 from sttau.models.predictor import Task
 from sttau.models.preprocessing import Preprocessing, TargetScaling
 
@@ -138,25 +139,40 @@ class SequenceRegressor(SequenceModel):
         return check_targets(targets, batch, self.num_outputs)
 
     def loss(
-        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None, *, noise: Noise | None = None
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        noise: Noise | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
         """Return the mean squared error, or with a variance head the mean negative log-likelihood.
 
+        With a :attr:`criterion` it is the mean of that; with several paths, of the mean and variance of their mixture.
         With a ``target_scaling`` it is that of standardized targets.
         """
         if self._trains_on_paths:
-
-            def losses(output: Gaussian, paths: int) -> Tensor:
-                mean, variance, wanted = self._standardize(output, targets.repeat(paths, 1))
-                assert variance is not None
-                return F.gaussian_nll_loss(mean, wanted, variance, full=True, reduction="none")
-
-            return self._mixture_loss(inputs, lengths, noise, losses)
-        output = self(inputs, lengths, noise=noise)
-        mean, variance, targets = self._standardize(output, targets.view_as(output.mean))
+            output = self._path_outputs(inputs, lengths, noise)
+            mean, variance, wanted = self._standardize(output, targets.repeat(self.paths, 1))
+            assert variance is not None
+            if self.criterion is None:
+                losses = F.gaussian_nll_loss(mean, wanted, variance, full=True, reduction="none")
+                return self._mixture_loss(losses, weights)
+            mean, variance = (value.unflatten(0, (self.paths, -1)) for value in (mean, variance))
+            variance = variance.mean(0) + mean.var(0, correction=0)
+            mean, targets = mean.mean(0), wanted[: len(targets)]
+        else:
+            output = self(inputs, lengths, noise=noise)
+            mean, variance, targets = self._standardize(output, targets.view_as(output.mean))
+        if self.criterion is not None:
+            return weighted_mean(self.criterion(Gaussian(mean, variance), targets), weights)
+        reduction = "mean" if weights is None else "none"
         if variance is None:
-            return F.mse_loss(mean, targets)
-        return F.gaussian_nll_loss(mean, targets, variance, full=True)
+            losses = F.mse_loss(mean, targets, reduction=reduction)
+        else:
+            losses = F.gaussian_nll_loss(mean, targets, variance, full=True, reduction=reduction)
+        return losses if weights is None else weighted_mean(losses, weights)
 
     def _arguments(self) -> dict[str, Any]:
         scaling = {} if self.target_scaling is None else {"target_scaling": True}

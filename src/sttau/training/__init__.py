@@ -1,5 +1,6 @@
 """Training: ``fit`` for one model, ``fit_many`` for several at once."""
 
+from sttau.models import focal_loss
 from sttau.training.callbacks import ProgressBar, TensorBoard
 from sttau.training.distributed import local_device
 from sttau.training.interruption import Interrupted
@@ -22,6 +23,7 @@ __all__ = [
     "Update",
     "fit",
     "fit_many",
+    "focal_loss",
     "local_device",
     "read_log",
     "validation",

@@ -76,6 +76,7 @@ class Batch(NamedTuple):
     lengths: Tensor | None
     noise: Noise
     share: float  # of the joint batch
+    weights: Tensor | None = None  # of the sequences in the mean loss
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,18 @@ class Data:
     lengths: Tensor | None
     ends: Tensor | None  # the lengths on the CPU: reading the longest from a GPU would synchronize
     seed: Tensor
+    weights: Tensor | None = None  # of the sequences in the mean loss; over all of them their mean is 1
 
     @classmethod
-    def on(cls, device: torch.device, inputs: Tensor, targets: Tensor, lengths: Tensor | None, seed: int) -> Data:
+    def on(
+        cls,
+        device: torch.device,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None,
+        seed: int,
+        weights: Tensor | None = None,
+    ) -> Data:
         """Move the data to a device."""
         return cls(
             inputs.to(device),
@@ -97,6 +107,7 @@ class Data:
             None if lengths is None else lengths.to(device),
             None if lengths is None else lengths.cpu(),
             torch.tensor(seed, dtype=torch.int64, device=device),
+            None if weights is None else weights.to(device),
         )
 
     def end(self, rows: Tensor, few_shapes: bool = False) -> int | None:
@@ -124,7 +135,8 @@ class Data:
         """
         noise = Noise(self.seed, places, update.repeat(len(places)))
         lengths = None if self.lengths is None else self.lengths[rows]
-        return Batch(self.inputs[:, :end][rows], self.targets[rows], lengths, noise, share)
+        weights = None if self.weights is None else self.weights[rows]
+        return Batch(self.inputs[:, :end][rows], self.targets[rows], lengths, noise, share, weights)
 
 
 def round_up(length: int) -> int:

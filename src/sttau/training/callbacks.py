@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
+import threading
+from collections.abc import Iterable
 from typing import Any
 
-from sttau.training.log import Update
+from sttau.training.log import Callback, Update
 
 
 class ProgressBar:
     """A bar with the remaining time and the last loss, validation and τ. It shows nothing outside a terminal.
 
-    Pass it to ``fit`` as one of ``callbacks``.
+    ``fit`` shows one by default; to choose the title or the console, pass one among ``callbacks``.
 
     Args:
         title: Title of the bar.
@@ -21,6 +25,25 @@ class ProgressBar:
         >>> with ProgressBar("digits") as show:
         ...     show(Update(1, 10, loss=0.7, temperature=(1.0,)))
     """
+
+    @classmethod
+    def for_fit(cls, progress: bool | None, callbacks: Iterable[Callback]) -> ProgressBar | None:
+        """Return the bar that ``fit`` shows; None for no bar.
+
+        Args:
+            progress: Whether to show one; None for where standard error is a terminal, in the main thread of the first
+                process: bars of several trainings would overwrite each other.
+            callbacks: Callbacks of the training, one of which may be a bar already.
+        """
+        if progress is None:
+            main = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
+            own = any(isinstance(callback, cls) for callback in callbacks)
+            return cls("training") if main and not own and sys.stderr is not None and sys.stderr.isatty() else None
+        if not progress:
+            return None
+        from rich.console import Console
+
+        return cls("training", Console(stderr=True, force_terminal=True))
 
     def __init__(self, title: str, console: Any = None) -> None:
         from rich.console import Console

@@ -114,7 +114,7 @@ def read_checkpoint(path: Path) -> Any:
 
 def clear_leftovers(folder: Path, number: int) -> None:
     """Remove part files of a process that was killed while writing; rename damaged checkpoints after this update."""
-    for part in folder.glob(".checkpoint-*.part"):
+    for part in (*folder.glob(".checkpoint-*.part"), *folder.glob(".log.jsonl.*.part")):
         part.unlink(missing_ok=True)
     for path in _paths(folder):
         if _number(path) > number and _is_ours(path):

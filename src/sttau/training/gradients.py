@@ -89,7 +89,10 @@ class Gradients:
             own = [parameter for parameter in own if parameter in there]
         # Without autocast's cache of converted weights, which would outlive a captured graph.
         with nullcontext() if self.dtype is None else torch.autocast(device, self.dtype, cache_enabled=False):
-            loss = network.loss(batch.inputs, batch.targets, batch.lengths, noise=noise) * batch.share
+            weights = (
+                {} if batch.weights is None else {"weights": batch.weights}
+            )  # a model's own loss may not take them
+            loss = network.loss(batch.inputs, batch.targets, batch.lengths, noise=noise, **weights) * batch.share
             penalty = network.penalty(self.sequences)
             if penalty is not None:
                 loss = loss + penalty / self.processes

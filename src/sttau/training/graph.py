@@ -37,7 +37,7 @@ class DeviceInputs:
     def __init__(
         self, options: TrainOptions, order: Order, ema: EMA | None, device: torch.device, history: int
     ) -> None:
-        numbers = range(1, options.updates + 1)
+        numbers = range(1, options.total_updates + 1)
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self.learning_rate = torch.tensor(options.learning_rate, device=device)
         self.learning_rates = torch.tensor([options.learning_rate_at(number) for number in numbers], device=device)

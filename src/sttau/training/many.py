@@ -33,7 +33,7 @@ _MAX_STACKED = 16  # networks that are stacked
 _TURN = 25  # updates that are submitted to a GPU before the next group has its turn
 _MAX_QUEUED = 4  # turns of one group that may be queued on a GPU
 _POLL_SECONDS = 0.0005  # between checks whether a turn is over
-_COMMON = ("updates", "batch_size", "bucket_batches", "validate_every", "checkpoint_every")
+_COMMON = ("updates", "epochs", "batch_size", "bucket_batches", "validate_every", "checkpoint_every")
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +144,10 @@ def _job_key(job: FitJob) -> Hashable | None:
     model_key, options = stack_key(job.model), job.options
     if model_key is None or job.model.device.type != "cuda" or not options.cuda_graphs:
         return None
-    alone = options.optimizer is not torch.optim.AdamW or options.patience is not None or options.callbacks
-    if options.precision != "float32" or alone:  # such a run could end before the others
+    could_end_early = options.patience is not None or options.callbacks
+    could_fail = callable(options.loss)  # which must not stop the others
+    captured = options.optimizer is torch.optim.AdamW and options.scheduler is None
+    if options.precision != "float32" or could_end_early or could_fail or not captured:
         return None
     common = tuple((name, getattr(options, name)) for name in _COMMON)
     inputs = getattr(job.data, "inputs", job.data)

@@ -130,10 +130,11 @@ class Run:
         elif options.clip_norm is not None:
             for member in members:  # each member of an ensemble is clipped by itself
                 nn.utils.clip_grad_norm_(member.parameters(), options.clip_norm)
-        for group in state.optimizer.param_groups:
+        for group in state.optimizer.param_groups if state.scheduler is None else ():
             group["lr"] = options.learning_rate_at(number) if inputs is None else inputs.learning_rate
         state.scaler.step(state.optimizer)  # skips the update where half precision overflowed
         state.scaler.update()
+        state.step_scheduler()
         values = torch.cat([values, state.temperatures().to(values)])
         if inputs is None:
             if state.ema is not None:
@@ -148,7 +149,7 @@ class Run:
         """Count an update that was made."""
         self.state.number += 1
         self.num_unread += 1
-        self.state.finished |= self.number == self.options.updates
+        self.state.finished |= self.number == self.options.total_updates
 
     # -- between updates ---------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Run:
 
     def _validates(self) -> bool:
         options, number = self.options, self.number
-        return self.validation is not None and (number % options.validate_every == 0 or number == options.updates)
+        return self.validation is not None and (number % options.validate_every == 0 or number == options.total_updates)
 
     def _saves(self) -> bool:
         return self.number % self.checkpoint_every == 0
@@ -182,7 +183,7 @@ class Run:
             self.save()
         if wish and not self.finished:
             raise Interrupted(
-                f"training was interrupted after update {self.number} of {self.options.updates}. "
+                f"training was interrupted after update {self.number} of {self.options.total_updates}. "
                 f"{self._checkpoint_message()}" + (" The same call resumes from it." if self.checkpoint else "")
             )
 
@@ -194,7 +195,7 @@ class Run:
         for number, (loss, norm, *temperature) in enumerate(rows.tolist(), first):
             if self.read_every > 1:
                 self._check_finite(number, loss, norm)
-            updates.append(Update(number, self.options.updates, loss, tuple(temperature), gradient_norm=norm))
+            updates.append(Update(number, self.options.total_updates, loss, tuple(temperature), gradient_norm=norm))
         self.unread.clear()
         self.num_unread = 0
         return updates
@@ -233,7 +234,7 @@ class Run:
         options, since = self.options, self.number - number + 1
         made = f"{since} updates have been made with it" if since else "That update was not made"
         return DivergedError(
-            f"{what} at update {number} of {options.updates}; {culprit}. {made}. "
+            f"{what} at update {number} of {options.total_updates}; {culprit}. {made}. "
             f"Lower learning_rate (now {options.learning_rate}) or clip_norm (now {options.clip_norm}). "
             f"{self._checkpoint_message()}"
         )

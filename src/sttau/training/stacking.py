@@ -80,6 +80,6 @@ def _after_layer(
     """The loss, from the output of the layer after the last step."""
     with generator():
         features = F.dropout(features, model.dropout, model.training)
-    loss = model.loss_from_logits(model.head(features), batch.targets)
+    loss = model.loss_from_logits(model.head(features), batch.targets, batch.weights)
     penalty = model.penalty(sequences)
     return loss if penalty is None else loss + penalty

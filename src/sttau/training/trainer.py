@@ -9,13 +9,17 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from sttau.checks import cpu_by_default
 from sttau.inference.inputs import as_examples
 from sttau.inference.ranges import record_ranges
-from sttau.models import Predictor
+from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceRegressor
+from sttau.models.criterion import Criterion, make_criterion
 from sttau.training.baseline import warn_unless_learned
 from sttau.training.batches import Data, Order
+from sttau.training.callbacks import ProgressBar
 from sttau.training.distributed import Processes, join
 from sttau.training.early_stopping import EarlyStopping
 from sttau.training.ema import EMA
@@ -24,6 +28,8 @@ from sttau.training.interruption import interruptible
 from sttau.training.log import JsonLines, Update
 from sttau.training.options import TrainKeywords, TrainOptions
 from sttau.training.run import Run, Validation
+from sttau.training.sample_weights import sequence_weights
+from sttau.training.scales import warn_odd_scales
 from sttau.training.state import TrainState
 from sttau.training.step import EagerStep, GraphedStep
 from sttau.training.validation import Measure, as_validation
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _log = logging.getLogger(__name__)
+_LOSSES = tuple(kind.loss for kind in (SequenceClassifier, SequenceRegressor, DeepEnsemble))
 
 
 @cpu_by_default()
@@ -84,6 +91,9 @@ def fit(
         device = run.processes.device
         stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
         interrupted = stack.enter_context(interruptible())
+        if run.processes.first and not run.finished:
+            bar = ProgressBar.for_fit(run.options.progress, run.callbacks)
+            run.callbacks += () if bar is None else (stack.enter_context(bar),)
         stack.callback(step.wait)
         stack.enter_context(step.active())
         while not run.finished:
@@ -101,8 +111,9 @@ def start(
     model: Predictor, data: Any, targets: Any, lengths: Any, validation: Any, options: TrainOptions
 ) -> Iterator[Run]:
     """Set up a run, resumed where it has a checkpoint; at the end the model has its best weights."""
+    names = model.class_names or getattr(data, "class_names", ())
     inputs, targets, lengths = as_examples(model, data, targets, lengths)
-    device = model.device
+    options, device = options.for_data(len(inputs)), model.device
     options.check_device(device)
     measure: Validation | None = None if validation is None else as_validation(model, validation)
     if measure is not None and options.metric is None and not callable(validation):
@@ -114,31 +125,43 @@ def start(
     if not parameters:
         raise ValueError("model has no parameter that requires a gradient; there is nothing to train")
 
+    criterion = make_criterion(options.loss, options.label_smoothing, model.task)
+    classes = model.num_outputs if model.task == "classification" else None
+    weights = sequence_weights(options.class_weight, options.sample_weight, targets, classes, names)
+    _check_own_loss(model, criterion, weights)
     record_ranges(model, inputs, lengths)
+    warn_odd_scales(model, inputs, lengths)
     training = model.training
     with ExitStack() as stack:
         processes = join(device)
         processes.copy_first(model.state_dict().values())
         stack.callback(model.train, training)
+        for member in model.members if criterion is not None else ():
+            stack.callback(setattr, member, "criterion", member.criterion)
+            member.criterion = criterion
         scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "float16")
         obstacle = _capture_obstacle(options, processes, scaler)
         captures = options.cuda_graphs and obstacle is None
         if options.cuda_graphs and not captures:
             _log.warning("cuda_graphs has no effect %s", obstacle)
+        optimizer = options.optimizer(parameters, **_optimizer_options(options, device, captures))
         state = TrainState(
             model,
             parameters,
-            options.optimizer(parameters, **_optimizer_options(options, device, captures)),
+            optimizer,
             scaler,
             None if options.ema_decay is None else EMA(parameters, options.ema_decay),
             EarlyStopping(options.mode, options.patience),
+            _make_scheduler(options, optimizer, measure is not None),
         )
         run = Run(
             options,
             state,
             processes,
             Order(len(inputs), options.batch_size, options.seed, lengths, options.bucket_batches),
-            Data.on(device, inputs, targets, lengths, options.seed),
+            Data.on(
+                device, inputs, targets, lengths, options.seed, None if weights is None else weights.to(model.dtype)
+            ),
             captures=captures,
             validation=measure,
         )
@@ -169,6 +192,16 @@ def step_of(runs: list[Run]) -> EagerStep | GraphedStep:
     return GraphedStep(runs, gradients) if captures else EagerStep(run, gradients)
 
 
+def _check_own_loss(model: Predictor, criterion: Criterion | None, weights: Tensor | None) -> None:
+    """Say where a subclass with a loss of its own does not follow the options."""
+    for part in {type(part): part for part in (model, *model.members)}.values():
+        name = f"{type(part).__name__}.loss"
+        if weights is not None and not (_accepts(part.loss, "weights") or _accepts_any(part.loss)):
+            raise ValueError(f"class_weight and sample_weight need a loss with an argument weights; {name} has none")
+        if criterion is not None and type(part).loss not in _LOSSES:
+            _log.warning("loss and label_smoothing have no effect unless %s calls that of sttau", name)
+
+
 def _capture_obstacle(options: TrainOptions, processes: Processes, scaler: torch.amp.GradScaler) -> str | None:
     """Why updates cannot be captured as CUDA graphs; None where they can."""
     if processes.device.type != "cuda":
@@ -177,6 +210,8 @@ def _capture_obstacle(options: TrainOptions, processes: Processes, scaler: torch
         return "with several processes"
     if scaler.is_enabled():
         return "with precision='float16'; 'bfloat16' can be captured"
+    if options.scheduler is not None:
+        return "with a scheduler; schedule and warmup can be captured"
     if not _accepts(options.optimizer, "capturable"):
         return "with an optimizer that has no option capturable"
     return None
@@ -190,6 +225,30 @@ def _optimizer_options(options: TrainOptions, device: torch.device, captures: bo
     return values
 
 
+def _make_scheduler(options: TrainOptions, optimizer: torch.optim.Optimizer, validates: bool) -> LRScheduler | None:
+    """The scheduler of the learning rate, after checking that it can be stepped."""
+    if options.scheduler is None:
+        return None
+    scheduler = options.scheduler(optimizer)
+    if not isinstance(scheduler, LRScheduler):
+        raise ValueError(
+            f"scheduler must return a torch.optim.lr_scheduler.LRScheduler, got {type(scheduler).__name__}"
+        )
+    if isinstance(scheduler, ReduceLROnPlateau):
+        if not validates:
+            raise ValueError("scheduler ReduceLROnPlateau needs validation data: pass validation=")
+        if scheduler.mode != options.mode:
+            raise ValueError(
+                f"mode of ReduceLROnPlateau is {scheduler.mode!r}, but that of training is {options.mode!r}"
+            )
+    return scheduler
+
+
 def _accepts(function: Any, argument: str) -> bool:
-    """Whether a user's optimizer takes an argument."""
+    """Whether a user's function, such as an optimizer, names an argument."""
     return argument in inspect.signature(function).parameters
+
+
+def _accepts_any(function: Any) -> bool:
+    """Whether a user's function takes arguments of any name."""
+    return any(each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values())

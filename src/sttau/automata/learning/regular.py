@@ -329,6 +329,7 @@ def _train_on_batches(
         learning_rate=learning_rate,
         seed=seed,
         callbacks=stop,
+        progress=False,
     )
 
 

@@ -1,0 +1,56 @@
+"""Weights of training sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_sample_weight
+
+from sttau.training.sample_weights import as_class_weight, as_sample_weight, sequence_weights
+
+
+def test_balanced_weights_are_those_of_scikit_learn() -> None:
+    targets = torch.tensor([0, 0, 0, 1, 2, 2])
+    weights = sequence_weights("balanced", None, targets, 3)
+    torch.testing.assert_close(weights, torch.from_numpy(compute_sample_weight("balanced", targets.numpy())))
+
+
+def test_a_class_without_sequences_has_no_say() -> None:
+    weights = sequence_weights("balanced", None, torch.tensor([0, 0, 2]), 3)
+    assert weights is not None
+    assert weights.tolist() == pytest.approx([0.75, 0.75, 1.5])
+
+
+def test_weights_are_multiplied_and_have_mean_1() -> None:
+    targets, own = torch.tensor([0, 1, 1]), as_sample_weight(np.array([1.0, 0.0, 3.0], dtype=np.float32))
+    weights = sequence_weights(as_class_weight([2, 1]), own, targets, 2)
+    assert weights is not None
+    assert weights.tolist() == pytest.approx([2 * 3 / 5, 0, 3 * 3 / 5])
+    assert sequence_weights(None, None, targets, 2) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "expected"),
+    [
+        ({"sick": 3}, ("well", "sick"), [1.0, 3.0]),
+        ({1: 3}, ("well", "sick"), [1.0, 3.0]),
+        ({"1": 3}, (), [1.0, 3.0]),
+        ({1: 3}, ("1", "2"), [3.0, 1.0]),  # the class that is called 1
+        ({2: 3}, ("1", "2"), [1.0, 3.0]),
+        (torch.tensor([1.0, 3.0]), (), [1.0, 3.0]),
+    ],
+)
+def test_classes_are_found_by_name_first(given: Any, names: tuple[str, ...], expected: list[float]) -> None:
+    weights = sequence_weights(as_class_weight(given), None, torch.tensor([0, 1]), 2, names)
+    assert weights is not None
+    assert weights.tolist() == [value / 2 for value in expected]
+
+
+def test_an_unknown_class_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="names 'ill'; the classes are 'well', 'sick' or 0 … 1"):
+        sequence_weights({"well": 1, "ill": 2}, None, torch.tensor([0, 1]), 2, ("well", "sick"))
+    with pytest.raises(ValueError, match="names 'well'; the classes are 'well', 'sick' or 0 … 1"):
+        sequence_weights({"well": 1, 1: 2}, None, torch.tensor([0, 1]), 2, ("well", "sick"))
