@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         models,
         ood,
         rl,
+        sklearn,
         training,
     )
     from sttau.calibration.calibrate import calibrate
@@ -106,5 +107,6 @@ __all__ = [
     "ood",
     "predict",
     "rl",
+    "sklearn",
     "training",
 ]
