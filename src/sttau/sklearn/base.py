@@ -56,7 +56,7 @@ class SequenceEstimator(BaseEstimator):
         method: str = "st-tau",
         *,
         hidden_size: int = HIDDEN_SIZE,
-        updates: int = DEFAULTS.updates,
+        updates: int = DEFAULTS.total_updates,
         learning_rate: float = DEFAULTS.learning_rate,
         batch_size: int = DEFAULTS.batch_size,
         validation_fraction: float = 0.2,
