@@ -22,6 +22,7 @@ from sttau.formats import _as_text, _checksum
 from sttau.jobs import Result, read_results, write_results
 from sttau.languages import PA, stochastic
 from sttau.models.metadata import Metadata
+from sttau.sklearn import STTauClassifier
 from sttau.training.checkpoints import read_checkpoint, write_checkpoint
 from sttau.training.log import JsonLines, Update, read_log
 from tests.faults.mutations import change_value, damage
@@ -48,6 +49,18 @@ def _model(path: Path) -> object:
     model = sttau.SequenceClassifier(sttau.STTauGRU(2, 3, 4), 2, nn.Embedding(3, 2))
     model.set_metadata(Metadata(("no", "yes"), (), ("^", "0", "1")))
     return model.save(path)
+
+
+def _estimator(path: Path) -> object:
+    X = torch.arange(36.0).reshape(12, 3).numpy()
+    fitted = STTauClassifier(
+        hidden_size=2, updates=1, random_state=0, class_weight={3: 2.0}, settings={"num_states": 2}
+    )
+    return fitted.fit(X, [3, 7] * 6).save(path)
+
+
+def _parts(estimator: STTauClassifier) -> Any:
+    return _weights(estimator.model_), estimator.get_params(), estimator.classes_, estimator.n_features_in_
 
 
 def _compiled(path: Path) -> object:
@@ -110,6 +123,7 @@ READERS: dict[str, Reader] = {
     "model, hostile": Reader(_model, lambda path: _weights(sttau.load(path)), with_checksum),
     "checkpoint": Reader(_checkpoint, read_checkpoint, finds_all=True),
     "checkpoint, hostile": Reader(_checkpoint, read_checkpoint, with_checksum),
+    "estimator, hostile": Reader(_estimator, lambda path: _parts(STTauClassifier.load(path)), with_checksum),
     "compiled model": Reader(_compiled, CompiledModel.load),
     "compiled model, hostile": Reader(_compiled, CompiledModel.load, with_checksum),
     "DFA": Reader(

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from scipy.stats import binom
 
 from sttau.models import Decisions
-from sttau.models.decisions import clopper_pearson, conformal_quantile
+from sttau.models.decisions import Threshold, clopper_pearson, conformal_quantile
 
 
 def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -93,3 +95,12 @@ def test_bad_arguments_are_named() -> None:
         decisions.choose_ood(0)
     with pytest.raises(ValueError, match="give a coverage"):
         Decisions.of(torch.rand(9), torch.rand(9)).choose_abstention(risk=0.1)
+
+
+@pytest.mark.parametrize("name", ["value", "wanted", "coverage", "risk"])
+def test_a_threshold_that_is_no_number_is_refused(name: str) -> None:
+    """A crafted file could hold one, which failed only when the model was printed or used."""
+    numbers: dict[str, Any] = {"value": 0.5, "goal": "coverage", "wanted": 0.9, "coverage": 0.9}
+    Threshold(**numbers)
+    with pytest.raises(TypeError, match=f"{name} of a threshold must be a number"):
+        Threshold(**numbers | {name: {}})

@@ -189,6 +189,7 @@ def test_files_and_models_go_both_ways(tmp_path: Path) -> None:
         ({"layout": "time_first"}, "layout must be"),
         ({"validation_fraction": 1.0}, "validation_fraction must be"),
         ({"settings": {"hidden_size": 4}}, "settings names hidden_size"),
+        ({"settings": {"sample_weight": [1]}}, "sample_weight to fit"),
         ({"settings": {"stattes": 4}}, "stattes"),
         ({"class_weight": "equal"}, "class_weight must be"),
         ({"device": "cuda:99"}, "not available"),

@@ -22,8 +22,8 @@ pytestmark = [
 # Patches of 5 steps: one of scikit-learn's checks expects R² > 0.5 where one of ten columns matters.
 QUICK: dict[str, Any] = {
     "hidden_size": 8,
-    "updates": 30,
-    "learning_rate": 0.08,
+    "updates": 20,
+    "learning_rate": 0.1,
     "samples": 4,
     "settings": {"patch_size": 5},
 }
@@ -68,8 +68,8 @@ def test_integer_weights_repeat_series() -> None:
 
 def test_a_grid_search_finds_the_longer_training() -> None:
     X, y = levels()
-    search = GridSearchCV(STTauRegressor(**QUICK, random_state=0), {"updates": [1, 30]}, cv=2).fit(X, y)
-    assert search.best_params_ == {"updates": 30}
+    search = GridSearchCV(STTauRegressor(**QUICK, random_state=0), {"updates": [1, 20]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"updates": 20}
 
 
 def test_files_and_pickles_give_the_same_predictions(tmp_path: Path) -> None:

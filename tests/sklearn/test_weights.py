@@ -1,4 +1,4 @@
-"""Weights as repetitions."""
+"""Weights and repetitions."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def test_repetitions_are_in_proportion_to_weights(weights: list[float]) -> None:
 
 def test_a_series_is_either_trained_on_or_held_out_however_often_it_occurs() -> None:
     data, weights = merge_equal(numbered([float(value) for value in range(10)]), np.arange(1.0, 11.0))
-    train, held = hold_out(data, weights, 0.3, seed=0)
+    train, own, held = hold_out(data, weights, 0.3, seed=0)
     assert held is not None
     assert not set(train.labels.tolist()) & set(held.labels.tolist())
     assert len(set(held.labels.tolist())) == 3
+    assert own.tolist() == [label + 1 for label in train.labels.tolist()]
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {"a": 2.0}, None])

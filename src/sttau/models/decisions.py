@@ -37,6 +37,12 @@ class Threshold:
     bound: float | None = None
     confidence: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            missing = value is None and name in ("risk", "bound", "confidence")
+            if name != "goal" and not missing and not isinstance(value, (int, float)):
+                raise TypeError(f"{name} of a threshold must be a number, got {value!r}")
+
 
 class Decisions(nn.Module):
     """Predictions of validation data in brief, and the thresholds chosen on them; saved with the model.

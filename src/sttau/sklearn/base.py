@@ -37,8 +37,6 @@ Kind = Literal["total", "aleatoric", "epistemic"]
 
 #: Options of training that the parameters of estimators take their defaults from.
 DEFAULTS = TrainOptions()
-#: Held-out series that a temperature is fitted to, at least; fewer would make it extreme.
-_MIN_CALIBRATION = 20
 _NOTE = "sklearn"
 
 
@@ -85,8 +83,10 @@ class SequenceEstimator(BaseEstimator):
     def _train(self, data: SequenceDataset, weights: Array) -> None:
         """Train, calibrate and keep a model; float32 in training."""
         device, seed = check_device(self.device), self._seed()
-        train, held = hold_out(*merge_equal(data, weights), self.validation_fraction, seed)
+        train, own, held = hold_out(*merge_equal(data, weights), self.validation_fraction, seed)
         network, options = self._settings()
+        if np.ptp(own) > 0:
+            options["sample_weight"] = own
         if self.warm_start and hasattr(self, "model_"):
             model = deepcopy(self.model_).float().to(device)
         else:
@@ -97,7 +97,7 @@ class SequenceEstimator(BaseEstimator):
         model = _for_prediction(model)
         model.decisions = None
         if held is not None:
-            calibrate(model, held, temperature=len(held) >= _MIN_CALIBRATION, samples=self.samples, seed=seed)
+            calibrate(model, held, samples=self.samples, seed=seed)
         self.model_, self.seed_ = model, seed
         self.loss_curve_ = [update.loss for update in log]
         self.n_iter_ = len(log)
@@ -105,13 +105,17 @@ class SequenceEstimator(BaseEstimator):
     def _settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return settings of the network and options of training."""
         given = dict(self.settings or {})
-        own = sorted(set(given) & {*self._get_param_names(), "seed"})
+        own = sorted(set(given) & {*self._get_param_names(), "seed", "sample_weight"})
         if own:
             raise ValueError(
-                f"settings names {', '.join(own)}; pass these as parameters of their own (seed: random_state)"
+                f"settings names {', '.join(own)}; pass these as parameters of their own, seed as random_state, "
+                "sample_weight to fit"
             )
         options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
-        options |= {name: getattr(self, name) for name in ("updates", "learning_rate", "batch_size")}
+        options = {"progress": False} | options
+        options |= {name: getattr(self, name) for name in ("learning_rate", "batch_size")}
+        if options.get("epochs") is None:
+            options["updates"] = self.updates
         return given, options
 
     def _seed(self) -> int:

@@ -25,14 +25,13 @@ class STTauClassifier(ClassifierMixin, SequenceEstimator):
     the probabilities. On a CPU it predicts in float64, so that the prediction of a series does not depend on the batch
     that it is predicted with.
 
-    The result does not depend on the order of the training series. Weights are applied by repetition: a series of
-    weight 2 counts as two equal series, and one of weight 0 as none. Weights are rounded where they would take more
-    than ten times the rows.
+    The result does not depend on the order of the training series. Equal series are read as one with the sum of their
+    weights, so a series of weight 2 and the same series twice give the same model, and so do weight 0 and no series.
 
     Args:
         method: ``st-tau``, ``lstm``, ``gru``, ``ensemble``, ``bayes``, ``dropout`` or ``state-regularized``.
         hidden_size: Size of the hidden state.
-        updates: Number of batches to train on.
+        updates: Number of batches to train on; ``epochs`` in ``settings`` replaces it.
         learning_rate: Learning rate.
         batch_size: Series per batch.
         validation_fraction: Share of the series that is held out; 0 to train on all, without calibration.

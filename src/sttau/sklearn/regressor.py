@@ -22,7 +22,7 @@ class STTauRegressor(RegressorMixin, SequenceEstimator):
     Args:
         method: ``st-tau``, ``lstm``, ``gru``, ``ensemble``, ``bayes``, ``dropout`` or ``state-regularized``.
         hidden_size: Size of the hidden state.
-        updates: Number of batches to train on.
+        updates: Number of batches to train on; ``epochs`` in ``settings`` replaces it.
         learning_rate: Learning rate.
         batch_size: Series per batch.
         validation_fraction: Share of the series that is held out; 0 to train on all, without conformal intervals.

@@ -1,4 +1,4 @@
-"""Weighted series as repeated series, in an order that follows from their content."""
+"""Weights of series, such that a weight and a repetition are the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import torch
 
 from sttau.data import SequenceDataset, split
 from sttau.errors import DataError
+from sttau.training.sample_weights import as_class_weight
 
 Array = npt.NDArray[Any]
 
@@ -72,33 +73,39 @@ def weigh_classes(class_weight: Any, classes: Array, labels: Array, weights: Arr
     """Return (series,) weights multiplied by those of their classes.
 
     Args:
-        class_weight: None, ``balanced``, or the weight of each class, 1 where it is not named.
+        class_weight: None; ``balanced``, so that all classes have the same sum of weights; or the weight of each class,
+            1 where it is not named.
         classes: The classes.
         labels: (series,) positions in ``classes``.
         weights: (series,) weights of the series.
     """
     if class_weight is None:
         return weights
-    if isinstance(class_weight, Mapping):
-        unknown = set(class_weight) - set(classes.tolist())
-        if unknown:
-            raise ValueError(f"class_weight names {sorted(map(str, unknown))}, which y does not have")
-        per_class = np.array([float(class_weight.get(name, 1.0)) for name in classes.tolist()])
-    elif class_weight == "balanced":
+    if not (class_weight == "balanced" or isinstance(class_weight, Mapping)):
+        raise ValueError(f"class_weight must be None, 'balanced' or a dictionary, got {class_weight!r}")
+    checked: Any = as_class_weight(class_weight)
+    if checked == "balanced":
         counts = np.bincount(labels, weights, minlength=len(classes))
         per_class = counts.sum() / (len(classes) * np.maximum(counts, np.finfo(np.float64).tiny))
     else:
-        raise ValueError(f"class_weight must be None, 'balanced' or a dictionary, got {class_weight!r}")
-    if not ((per_class >= 0) & np.isfinite(per_class)).all():
-        raise ValueError(f"class_weight must hold finite weights of at least 0, got {class_weight!r}")
+        unknown = set(checked) - set(classes.tolist())
+        if unknown:
+            raise ValueError(f"class_weight names {sorted(map(str, unknown))}, which y does not have")
+        per_class = np.array([checked.get(name, 1.0) for name in classes.tolist()])
     product: Array = weights * per_class[labels]
     return product
 
 
-def hold_out(
-    data: SequenceDataset, weights: Array, fraction: float, seed: int
-) -> tuple[SequenceDataset, SequenceDataset | None]:
-    """Return training and validation data, in both of which series are repeated by their weights.
+class Parts(NamedTuple):
+    """Training data with the weight of each series, and validation data."""
+
+    train: SequenceDataset
+    weights: Array
+    held: SequenceDataset | None
+
+
+def hold_out(data: SequenceDataset, weights: Array, fraction: float, seed: int) -> Parts:
+    """Return training data with its weights, and validation data in which series are repeated by their weights.
 
     Args:
         data: Distinct labeled series.
@@ -109,16 +116,16 @@ def hold_out(
     if not 0 <= fraction < 1:
         raise ValueError(f"validation_fraction must be at least 0 and below 1, got {fraction}")
     if fraction == 0:
-        return repeat_by_weight(data, weights), None
+        return Parts(data, weights, None)
     numbered = replace(data, ids=tuple(map(str, range(len(data)))))
     try:
-        parts = split(numbered, validation=fraction, seed=seed)
+        train, held = split(numbered, validation=fraction, seed=seed)
     except DataError:
         warnings.warn(
             f"validation_fraction={fraction} of {len(data)} distinct series holds none: all are trained on, and the "
             "model is not calibrated; pass more series, a larger fraction, or 0",
             stacklevel=4,
         )
-        return repeat_by_weight(data, weights), None
-    train, held = (repeat_by_weight(part, weights[[int(row) for row in part.ids or ()]]) for part in parts)
-    return train, held
+        return Parts(data, weights, None)
+    own, of_held = (weights[[int(row) for row in part.ids or ()]] for part in (train, held))
+    return Parts(train, own, repeat_by_weight(held, of_held))
