@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +26,18 @@ STUDY = (
 #: Sets that had no part in the choice.
 HELD_OUT = ("PickupGestureWiimoteZ", "ACSF1", "heartbeats", "customer-reviews")
 
+#: Texts and their labels.
+Texts = tuple[list[str], np.ndarray]
+
 
 def load_set(name: str) -> tuple[SequenceDataset, SequenceDataset]:
     """Return the training and the test data of a set."""
     own: dict[str, Callable[[], tuple[SequenceDataset, SequenceDataset]]] = {
         "digits": _digits,
-        "film-snippets": _film_snippets,
+        "film-snippets": partial(_texts, "film-snippets"),
         "household-power": _household_power,
         "heartbeats": _heartbeats,
-        "customer-reviews": _customer_reviews,
+        "customer-reviews": partial(_texts, "customer-reviews"),
     }
     if name in own:
         return own[name]()
@@ -53,39 +57,37 @@ def _household_power() -> tuple[SequenceDataset, SequenceDataset]:
     return _some(train[24:], 2000), _some(test[24:], 1000)
 
 
-def _film_snippets() -> tuple[SequenceDataset, SequenceDataset]:
-    content = read_content(SENTENCES)
-    return _texts("film-snippets", list(content["text"]), np.asarray(content["label"]), 4000, 1000)
-
-
-def _customer_reviews() -> tuple[SequenceDataset, SequenceDataset]:
+def load_texts(name: str) -> tuple[Texts, Texts]:
+    """Return the training and the test data of a set of texts as they are written, with their labels."""
     from sttau.data.customer_reviews import SOURCE as REVIEWS
 
-    content = read_content(REVIEWS)
-    return _texts("customer-reviews", list(content["text"]), np.asarray(content["label"]), 2500, 1000)
+    source, train, test = {"film-snippets": (SENTENCES, 4000, 1000), "customer-reviews": (REVIEWS, 2500, 1000)}[name]
+    content = read_content(source)
+    texts, labels = list(content["text"]), np.asarray(content["label"]).astype(np.int64)
+    order = shuffle(len(texts), seed=0)
+    parts = order[:train], order[train : train + test]
+    made = [([texts[row] for row in rows], labels[rows]) for rows in parts]
+    return made[0], made[1]
+
+
+def _texts(name: str) -> tuple[SequenceDataset, SequenceDataset]:
+    parts = load_texts(name)
+    vocabulary = build_vocabulary(parts[0][0], 5000)
+    made = []
+    for split, (texts, labels) in zip(("train", "test"), parts, strict=True):
+        inputs, lengths = encode(texts, vocabulary)
+        made.append(
+            SequenceDataset(
+                name, split, inputs, lengths, torch.from_numpy(labels),
+                ("negative", "positive"), "texts drawn at random", vocabulary=vocabulary,
+            )
+        )  # fmt: skip
+    return made[0], made[1]
 
 
 def _some(data: SequenceDataset, count: int) -> SequenceDataset:
     """Sequences drawn at random, the same on every machine."""
     return data[torch.from_numpy(np.sort(shuffle(len(data), seed=0)[:count]))]
-
-
-def _texts(
-    name: str, texts: list[str], labels: np.ndarray, train: int, test: int
-) -> tuple[SequenceDataset, SequenceDataset]:
-    order = shuffle(len(texts), seed=0)
-    parts = order[:train], order[train : train + test]
-    vocabulary = build_vocabulary([texts[row] for row in parts[0]], 5000)
-    made = []
-    for split, rows in zip(("train", "test"), parts, strict=True):
-        inputs, lengths = encode([texts[row] for row in rows], vocabulary)
-        made.append(
-            SequenceDataset(
-                name, split, inputs, lengths, torch.from_numpy(labels[rows].astype(np.int64)),
-                ("negative", "positive"), "texts drawn at random", vocabulary=vocabulary,
-            )
-        )  # fmt: skip
-    return made[0], made[1]
 
 
 def _read_archive(name: str, split: str) -> SequenceDataset:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import product
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 from typer.testing import CliRunner
 
 from sttau.cli import app
+from sttau.jobs import read_results
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -31,6 +34,20 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
             assert program == "sttau"
             result = CliRunner().invoke(app, arguments)
             assert result.exit_code == 0, result.output
+
+
+def test_the_table_of_texts_is_that_of_the_results() -> None:
+    page = (ROOT / "docs/text.md").read_text("utf-8")
+    rows = [("st-tau", "base"), ("st-tau", "defaults"), ("st-tau", "chosen"), ("lstm", "chosen"), ("tf-idf", None)]
+    results = read_results(ROOT / "benchmarks/text/test.jsonl")
+    for method, name in rows:
+        cells = []
+        for data, (metric, digits) in product(("film-snippets", "customer-reviews"), (("error", 1), ("nll", 3))):
+            own = [one for one in results if (one.data, one.method) == (data, method)]
+            values = [one.metrics[metric] for one in own if one.settings.get("configuration") == name]
+            spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.{digits}f}{spread}")
+        assert f"| {' | '.join(cells)} |" in page, (method, name)
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

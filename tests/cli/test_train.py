@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 
 import sttau
-from tests.cli.invocation import check_failure, invoke
+from tests.cli.invocation import check_failure, invoke, invoke_in_terminal
 from tests.cli.tables import write_series, write_texts
 
 SMALL = ("--set", "hidden_size=8", "--set", "updates=60", "--set", "validate_every=20", "--device", "cpu")
@@ -104,23 +102,8 @@ def test_an_interrupted_training_says_how_to_continue(tmp_path: Path) -> None:
 
 def test_a_terminal_of_twenty_columns(tmp_path: Path) -> None:
     data = write_series(tmp_path / "train.csv", 40)
-    leader, follower = pty.openpty()
-    command = [sys.executable, "-c", "from sttau.cli import app; app()", "train", str(data), *COLUMNS, "--out",
-               str(tmp_path / "model"), *SMALL]  # fmt: skip
-    environment = {**os.environ, "COLUMNS": "20", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower, env=environment)
-    os.close(follower)
-    shown = b""
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    assert process.wait(timeout=60) == 0, shown.decode()
-    assert b"loss 0." in shown  # the progress bar
+    shown = invoke_in_terminal("train", data, *COLUMNS, "--out", tmp_path / "model", *SMALL, columns=20)
+    assert "loss 0." in shown  # the progress bar
 
 
 def test_settings_of_training_reach_it_and_are_recorded(tmp_path: Path) -> None:

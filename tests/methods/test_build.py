@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from sttau import create_model, fit
 from sttau.data import SequenceDataset, load
 from sttau.methods import METHODS, DataSpec, build, resolve
 from sttau.models import DeepEnsemble, Predictor, SequenceClassifier, SequenceRegressor
@@ -82,3 +83,33 @@ def test_what_is_of_the_model_is_told_apart_from_what_is_of_the_layer() -> None:
     assert (model.dropout, model.word_dropout) == (0.5, 0.2)
     assert model.embedding is not None
     assert 0.008 < float(model.embedding.weight.detach().std()) < 0.012
+
+
+def words(vocabulary: int) -> SequenceDataset:
+    ids = torch.arange(40 * 6).reshape(40, 6) % vocabulary
+    names = tuple(map(str, range(vocabulary)))
+    return SequenceDataset(
+        "words", "train", ids, torch.full((40,), 6), ids[:, 0] % 2, ("a", "b"), "made up", vocabulary=names
+    )
+
+
+def test_words_are_dropped_in_training_and_symbols_of_an_alphabet_are_not() -> None:
+    text, alphabet = create_model(words(201), hidden_size=8), create_model(words(200), hidden_size=8)
+    assert isinstance(text, SequenceClassifier)
+    assert isinstance(alphabet, SequenceClassifier)
+    assert text.dropout > 0 < text.word_dropout
+    assert alphabet.dropout == alphabet.word_dropout == 0
+    assert float(text.embedding.weight.detach().std()) < 0.2 < float(alphabet.embedding.weight.detach().std())  # type: ignore[union-attr]
+
+
+def test_an_argument_of_the_model_leaves_the_defaults_of_the_others() -> None:
+    usual, given = create_model(words(201)), create_model(words(201), model={"paths": 4, "word_dropout": 0.0})
+    assert isinstance(usual, SequenceClassifier)
+    assert isinstance(given, SequenceClassifier)
+    assert (given.paths, given.word_dropout, given.dropout) == (4, 0.0, usual.dropout)
+
+
+def test_texts_can_be_trained_exactly_with_the_defaults() -> None:
+    train = words(201)
+    model = create_model(train, cell="gru", mode="exact", readout="state", num_states=3, hidden_size=8)
+    assert len(fit(model, train, updates=2)) == 2

@@ -37,6 +37,24 @@ def tokenize(text: str) -> list[str]:
     return _TOKEN.findall(text.lower())
 
 
+def split_words(text: str) -> list[tuple[str, str]]:
+    """Return the tokens of a text as they are written, each with the white space before it.
+
+    Where lower case changes the tokens, as it does for a few letters, they are returned in lower case.
+
+    Example:
+        >>> split_words("It's GREAT!")
+        [('', 'It'), ('', "'"), ('', 's'), (' ', 'GREAT'), ('', '!')]
+    """
+    written = _BREAK.sub(" ", text)
+    found = list(_TOKEN.finditer(written))
+    tokens = tokenize(text)
+    if [match.group().lower() for match in found] != tokens:
+        return [(" " if place else "", token) for place, token in enumerate(tokens)]
+    ends = [0, *(match.end() for match in found)]
+    return [(written[end : match.start()], match.group()) for end, match in zip(ends, found, strict=False)]
+
+
 class TokenTable(NamedTuple):
     """Many texts as numbers, one after the other: what vocabularies are counted on and sequences cut from."""
 

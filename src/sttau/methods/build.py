@@ -29,14 +29,22 @@ Factory = Callable[[SequenceDataset, int], Predictor]
 
 
 def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: int) -> dict[str, Any]:
-    """Return all settings of a method: its defaults, the shared hidden size, and what was given for it."""
+    """Return all settings of a method: its defaults, the shared hidden size, and what was given for it.
+
+    Arguments of the model are merged one by one: ``model={"paths": 4}`` leaves the default of ``dropout``.
+    """
     method = find_method(name)
-    settings = (
+    settings: dict[str, Any] = (
         {"cell": next(iter(method.layers)), "hidden_size": hidden_size}
         | reading_defaults(spec, hidden_size)
         | method.defaults(spec, hidden_size)
-        | dict(given)
     )
+    usual: dict[str, Any] = settings.pop("model", {})
+    if given.get("mode") == "exact":
+        usual = {key: value for key, value in usual.items() if key != "dropout"}  # exact training allows none
+    settings |= dict(given)
+    if usual or "model" in given:
+        settings["model"] = usual | dict(given.get("model", {}))
     if settings["cell"] not in method.layers:
         raise ValueError(f"cell of {name!r} must be one of {', '.join(method.layers)}, got {settings['cell']!r}")
     return settings
