@@ -16,6 +16,6 @@ def test_the_page_holds_everything_and_needs_nothing_else(tmp_path: Path) -> Non
     page = write_training_report(tmp_path / "report.html", data, data, model, log, evaluate(model, data))
     text = page.read_text("utf-8")
     assert text.count("data:image/png;base64,") == 2
-    assert "goal: risk" in text
+    assert "risk" in text
     assert "STTauLSTM" in text
     assert "http" not in text
