@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -95,8 +97,12 @@ def test_an_interrupted_run_resumes_and_ends_as_if_uninterrupted(tmp_path: Path)
         return {done.number: done for done in fit_many(jobs)}
 
     whole = train(tmp_path / "whole")
-    with pytest.raises(Interrupted, match="after update 13 of 20"):
+    with pytest.raises(Interrupted, match="after update 13 of 20") as interrupted:
         train(tmp_path / "broken", stop_at=13)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del interrupted
+        gc.collect()  # a log that is left open would be noticed here, or in any later test
     again = train(tmp_path / "broken")
     for number in range(3):  # the first was done, the second had begun, the third had not
         assert again[number].error is None

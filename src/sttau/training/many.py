@@ -104,6 +104,8 @@ def fit_many(jobs: Iterable[FitJob], streams: int = 16) -> Iterator[FitResult]:
             except Interrupted:
                 for other in active:
                     other.save()
+                for other in (current, *active):
+                    other.close()
                 raise
             if current.is_active:
                 active.append(current)
@@ -243,6 +245,11 @@ class _ActiveGroup:
                             run.save()
                     except Exception as error:  # the others are saved all the same
                         _log.warning("no checkpoint of update %d was written: %s", run.number, error)
+
+    def close(self) -> None:
+        """Leave the runs that are not done as an interrupted ``fit`` does: with their best weights, and logs closed."""
+        for number in list(self.runs):
+            self.started[number].stack.close()
 
     def _after_updates(self) -> list[FitResult]:
         done, self.is_due = [], False
