@@ -26,7 +26,7 @@ def replace_once(path: Path, old: str, new: str) -> None:
 
 
 def run_copy(package: Path, *arguments: str) -> str:
-    """Run Python with the copy in place of the package, and return what it prints."""
+    """Run Python with the copy instead of the package, and return what it prints."""
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
     return subprocess.run(
         [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.PIPE, text=True

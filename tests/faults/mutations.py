@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-#: What stands in place of a value in JSON.
+#: Replacements for a value in JSON.
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**31, 2**63, 10**30, 0.5, -0.0, 1e39, 1e300, "", "x", "é", [], {}, [[]], {"a": 1}, "9" * 400,
 )  # fmt: skip

@@ -217,14 +217,14 @@ def test_files_of_others_with_a_checkpoints_name_are_ignored_and_kept(
     for name in others:
         save_file({"weight": torch.ones(2)}, left / name)
     (left / "checkpoint-00000400.safetensors").mkdir()
-    foreign = (left / "checkpoint-best.safetensors").read_bytes()
+    other = (left / "checkpoint-best.safetensors").read_bytes()
     ended, log = _finish(left)
     assert torch.equal(ended, whole[0])
     assert log == whole[1]
     assert "checkpoint-00000400.safetensors is a folder" in caplog.text
     assert "checkpoint-00000500.safetensors is not a checkpoint: it was not written by sttau" in caplog.text
     kept = {"checkpoint-best.safetensors", "checkpoint-00000500.safetensors", "checkpoint-00000012.safetensors.damaged"}
-    assert {path.name for path in left.iterdir() if path.is_file() and path.read_bytes() == foreign} == kept
+    assert {path.name for path in left.iterdir() if path.is_file() and path.read_bytes() == other} == kept
     assert (left / "checkpoint-00000400.safetensors").is_dir()
     assert read_checkpoint(checkpoint_path(left, 38))["number"] == 38  # the two newest of the run's own are kept
     assert read_checkpoint(checkpoint_path(left, 40))["number"] == 40
