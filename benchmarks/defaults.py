@@ -23,8 +23,9 @@ import sttau
 from sttau.data import SequenceDataset
 from sttau.data.split import hold_out, shuffle
 from sttau.files import write_atomically
-from sttau.jobs import Cell, Result, Step, Store, per_cell, run_cells
+from sttau.jobs import Cell, Result, Step, Store, hardware, per_cell, run_cells, versions
 from sttau.methods import DataSpec, build
+from sttau.methods.defaults import ALPHABET, WORDS
 from sttau.models import Predictor
 from sttau.tables import markdown_table
 from sttau.training import validation
@@ -37,17 +38,27 @@ FOLDER = HERE / "defaults"
 BASE: dict[str, Any] = {
     "cell": "lstm", "hidden_size": 64, "num_states": 10, "readout": "cell", "steps": 32, "scale": True,
     "gain": None, "memory": False, "temperature": 1.0, "paths": 1, "dropout": 0.0, "word_dropout": 0.0,
-    "embedding_scale": 1.0, "input_noise": 0.0,
+    "embedding_scale": 1.0, "input_noise": 0.0, "words": False,
     "updates": 500, "batch_size": 32, "learning_rate": 0.01, "schedule": "constant", "warmup": 0, "ema_decay": None,
     "weight_decay": 0.01, "keep": "best",
 }  # fmt: skip
-SEEDS = range(3)
 
 
 def configurations() -> dict[str, dict[str, Any]]:
     """Return the configurations of the study by name: the base, and what each changes."""
     second = {name: _BASE_2 | changes for name, changes in _ROUND_2.items()}
-    return {"base": {}, **_ROUND_1, **second}
+    third = {name: _BASE_3 | changes for name, changes in _ROUND_3.items()}
+    return {"base": {}, **_ROUND_1, **second, **third}
+
+
+def seeds(configuration: str) -> range:
+    """Return the seeds of a configuration, each with a split of its own: more in the last round, which decides."""
+    return range(6 if configuration in _ROUND_3 else 3)
+
+
+def base(configuration: str) -> str:
+    """Return the configuration that one is compared with."""
+    return next((name for name in ("base 2", "base 3") if configuration.startswith(name)), "base")
 
 
 _ROUND_1: dict[str, dict[str, Any]] = {
@@ -94,7 +105,21 @@ _ROUND_2: dict[str, dict[str, Any]] = {
     },
     "base 2, text": {"dropout": 0.5, "word_dropout": 0.2, "embedding_scale": 0.1},
     "base 2, lr 0.003": {"learning_rate": 0.003},
+    # The hidden state of a GRU is all that it remembers, and the mixture of states passes on only a part of it.
+    "base 2, GRU, gain 1": {"cell": "gru", "gain": 1.0},
+    "base 2, GRU, gain 4": {"cell": "gru", "gain": 4.0},
 }  # fmt: skip
+
+#: What the second round suggested, with the settings for words of ``text_defaults.py``, from which the third starts.
+_BASE_3: dict[str, Any] = _BASE_2 | {"gain": 1.0, "words": True}
+_ROUND_3: dict[str, dict[str, Any]] = {
+    "base 3": {},
+    "base 3, dropout 0.3": {"dropout": 0.3},
+    "base 3, dropout 0.5": {"dropout": 0.5},
+    "base 3, input noise 0.1": {"input_noise": 0.1},
+    "base 3, dropout 0.3, input noise 0.1": {"dropout": 0.3, "input_noise": 0.1},
+    "base 3, 2000 updates": {"updates": 2000},
+}
 
 
 def split(data: SequenceDataset, seed: int) -> tuple[SequenceDataset, SequenceDataset]:
@@ -125,6 +150,8 @@ def make(method: str, settings: dict[str, Any], data: SequenceDataset, seed: int
     own["model"] = {"dropout": settings["dropout"], "input_noise": 0.0 if spec.tokens else settings["input_noise"]}
     own["model"] |= {"paths": settings["paths"]} if method == "st-tau" else {}
     own["model"] |= {"word_dropout": settings["word_dropout"]} if spec.tokens else {}
+    if settings["words"] and spec.tokens > ALPHABET:
+        own |= {"embedding_scale": WORDS["embedding_scale"], "model": own["model"] | WORDS["model"]}
     if method != "st-tau":
         method = settings["cell"]
         own["cell"] = method
@@ -186,24 +213,32 @@ def run(experiment: str, cells: list[Cell], workers: int) -> None:
         failure = f" FAILED {step.failure}" if step.failure else ""
         print(f"{step.done}/{step.total} {step.cell.title}, {step.seconds_left / 60:.0f} min left{failure}", flush=True)
 
+    path = FOLDER / f"{experiment}.json"
+    done = {tuple(row[:4]): row for row in json.loads(path.read_text("utf-8"))["rows"]} if path.exists() else {}
     folder = FOLDER / "cells" / experiment
-    run_cells(cells, per_cell(compute), folder, workers=workers, progress=progress)
-    write_compact([result for cell in all_cells(experiment) if (result := Store(folder).read(cell)) is not None],
-                  FOLDER / f"{experiment}.json")  # fmt: skip
+    missing = [cell for cell in cells if _key(cell) not in done]
+    try:
+        run_cells(missing, per_cell(compute), folder, workers=workers, progress=progress)
+    finally:
+        for cell in cells:
+            if (result := Store(folder).read(cell)) is not None:
+                values = [round(result.metrics[name], 5) for name in ("error", "nll")]
+                done[_key(cell)] = [*_key(cell), *values]
+        write_compact([done[key] for cell in all_cells(experiment) if (key := _key(cell)) in done], path)
 
 
-def write_compact(results: list[Result], path: Path) -> None:
+def _key(cell: Cell) -> tuple[Any, ...]:
+    return cell.settings["configuration"], cell.data, cell.method, cell.seed
+
+
+def write_compact(rows: list[list[Any]], path: Path) -> None:
     """Write results without repeating settings, versions and hardware in every line."""
-    rows = []
-    for result in results:
-        values = [round(result.metrics[name], 5) for name in ("error", "nll")]
-        rows.append([result.settings["configuration"], result.data, result.method, result.seed, *values])
     whole = {
         "columns": ["configuration", "data", "method", "seed", "error", "nll"],
         "base": BASE,
         "configurations": configurations(),
-        "versions": results[0].versions,
-        "hardware": results[0].hardware,
+        "versions": versions(),
+        "hardware": hardware(),
         "rows": rows,
     }
     lines = json.dumps(whole | {"rows": []}, indent=1)[: -len("[]\n}")]
@@ -217,7 +252,7 @@ def all_cells(experiment: str) -> list[Cell]:
     return [
         Cell(experiment, data, "st-tau", seed, BASE | chosen[name] | {"configuration": name})
         for name in chosen
-        for seed in SEEDS
+        for seed in seeds(name)
         for data in STUDY
     ]
 
@@ -233,13 +268,15 @@ def table(path: Path) -> str:
         found.setdefault(name, {})[data, seed] = error, nll
     cells = []
     for name, values in found.items():
-        if len(values) < len(STUDY) * len(SEEDS):
+        splits = seeds(name)
+        if len(values) < len(STUDY) * len(splits):
             continue
-        base = found["base 2" if name.startswith("base 2") else "base"]
+        other = found[base(name)]
         apart = np.array([
-            [np.mean([values[data, seed][k] - base[data, seed][k] for data in STUDY]) for k in (0, 1)] for seed in SEEDS
+            [np.mean([values[data, seed][k] - other[data, seed][k] for data in STUDY]) for k in (0, 1)]
+            for seed in splits
         ])  # fmt: skip
-        mean, spread = apart.mean(0), apart.std(0, ddof=1) / np.sqrt(len(SEEDS))
+        mean, spread = apart.mean(0), apart.std(0, ddof=1) / np.sqrt(len(splits))
         level = np.mean(list(values.values()), axis=0)
         cells.append((
             name, f"{level[0]:.2f}", f"{level[1]:.3f}",
