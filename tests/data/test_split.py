@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sttau.data import SequenceDataset, from_arrays, read, split
+from sttau.data import SequenceDataset, from_arrays, load, read, separate, split
 from sttau.data.split import draw_uniform, hold_out, shuffle
 from sttau.errors import DataError
 
@@ -102,3 +103,15 @@ def test_splits_that_cannot_be_are_refused() -> None:
         split(data, by="patient")
     with pytest.raises(DataError, match="there are 1 groups for 2 parts"):
         split(data, by=["a"] * 4)
+
+
+def test_early_stopping_and_calibration_share_no_series_and_no_group() -> None:
+    data = load("digits", "validation")
+    stopping, calibration = separate(data, seed=1)
+    rows = [tuple(row.flatten().tolist()) for part in (stopping, calibration) for row in part.inputs]
+    assert sorted(rows) == sorted(tuple(row.flatten().tolist()) for row in data.inputs)
+    groups = tuple(str(number // 7) for number in range(len(data)))
+    first, second = separate(replace(data, groups=groups))
+    assert not set(first.groups or ()) & set(second.groups or ())
+    alone = replace(data, groups=("one",) * len(data))
+    assert all(part is alone for part in separate(alone))

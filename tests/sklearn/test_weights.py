@@ -40,8 +40,10 @@ def test_repetitions_are_in_proportion_to_weights(weights: list[float]) -> None:
 
 def test_a_series_is_either_trained_on_or_held_out_however_often_it_occurs() -> None:
     data, weights = merge_equal(numbered([float(value) for value in range(10)]), np.arange(1.0, 11.0))
-    train, own, held = hold_out(data, weights, 0.3, seed=0)
+    train, own, held, calibration = hold_out(data, weights, 0.3, seed=0)
     assert held is not None
+    assert calibration is not None
+    assert held.labels.tolist() == calibration.labels.tolist()  # too few for separate ones
     assert not set(train.labels.tolist()) & set(held.labels.tolist())
     assert len(set(held.labels.tolist())) == 3
     assert own.tolist() == [label + 1 for label in train.labels.tolist()]

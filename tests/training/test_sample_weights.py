@@ -54,3 +54,13 @@ def test_an_unknown_class_is_named_with_the_known_ones() -> None:
         sequence_weights({"well": 1, "ill": 2}, None, torch.tensor([0, 1]), 2, ("well", "sick"))
     with pytest.raises(ValueError, match="names 'well'; the classes are 'well', 'sick' or 0 … 1"):
         sequence_weights({"well": 1, 1: 2}, None, torch.tensor([0, 1]), 2, ("well", "sick"))
+
+
+def test_balanced_classes_have_the_same_sum_of_weights_and_a_weight_of_2_is_a_repetition() -> None:
+    targets, given = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([2.0, 1.0, 1.0, 1.0, 0.5], dtype=torch.float64)
+    weights = sequence_weights("balanced", given, targets, 3)
+    assert weights is not None
+    torch.testing.assert_close(torch.bincount(targets, weights), torch.full((3,), 5 / 3, dtype=torch.float64))
+    again = sequence_weights("balanced", torch.tensor([1.0, 1, 1, 1, 1, 0.5]), torch.tensor([0, 0, 0, 1, 1, 2]), 3)
+    assert again is not None
+    torch.testing.assert_close(again[1:] / again.sum(), (weights / weights.sum() / torch.tensor([2, 1, 1, 1, 1])))

@@ -103,7 +103,7 @@ def train_file(
         device: Device of the model.
     """
     from sttau import calibrate, create_model, fit
-    from sttau.data import read, split
+    from sttau.data import read, separate, split
     from sttau.evaluation import evaluate
     from sttau.files import write_atomically
     from sttau.report.training import write_training_report
@@ -113,7 +113,7 @@ def train_file(
     data = read(path, missing="keep", **roles)
     print_line(data.summary())
     train_data, held = split(data, validation=share, by=roles.get("group"), seed=seed)
-    stopping, held = _stopping(held, seed)
+    stopping, held = separate(held, seed)
     rest = "which calibrate it too" if stopping is held else f"{len(held):,} for calibration"
     print_line(f"split: {len(train_data):,} for training, {len(stopping):,} for validation, {rest}")
     model = create_model(train_data, method, seed=seed, **settings).to(device)
@@ -141,16 +141,6 @@ def train_file(
         )
     print_line(f"Model: {out / MODEL_FILE}, report: {page}")
     print_line(f"Predict: sttau predict {out} new.csv --out predictions.csv")
-
-
-def _stopping(held: Any, seed: int) -> tuple[Any, Any]:
-    """The validation data for early stopping and for calibration: separate where there is enough of it."""
-    from sttau.data import split
-
-    if len(held) < 100:
-        return held, held
-    first, second = split(held, validation=0.5, by=held.groups, seed=seed)
-    return first, second
 
 
 def _describe(model: Any) -> str:

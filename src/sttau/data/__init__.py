@@ -6,7 +6,7 @@ from sttau.data.dataset import Described, LabeledSequence, PaddedBatch, Sequence
 from sttau.data.registry import DATASETS, SPLITS, load
 from sttau.data.schema import Schema
 from sttau.data.source import Source
-from sttau.data.split import split
+from sttau.data.split import separate, split
 from sttau.data.table import read
 from sttau.data.text import build_vocabulary, encode, tokenize
 from sttau.data.windows import Windows, windows
@@ -28,6 +28,7 @@ __all__ = [
     "load",
     "read",
     "read_chunks",
+    "separate",
     "split",
     "tokenize",
     "windows",

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sttau.data.cells import describe_file, describe_rows
+from sttau.data.cells import describe_rows
 from sttau.data.dataset import Described, SequenceDataset
+from sttau.data.folder import describe_files
 from sttau.data.request import Request
 from sttau.data.schema import Missing, Task, check_choice, list_names
 from sttau.data.source import load_arrays
@@ -141,7 +142,7 @@ def read_arrays(path: Path, request: Request) -> SequenceDataset:
         split=request.split,
         **names,  # type: ignore[arg-type]
     )
-    return replace(data, name=path.stem, provenance=describe_file(path, f"{len(data):,} sequences"))
+    return replace(data, name=path.stem, provenance=describe_files(path, (path,), f"{len(data):,} sequences"))
 
 
 def _sizes(path: Path) -> dict[str, int]:

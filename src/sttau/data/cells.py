@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -218,12 +216,3 @@ def holds_dates(cells: Any) -> bool:
         except ValueError:
             return False
     return bool(found)
-
-
-def describe_file(path: Path, size: str) -> str:
-    """Return name, size and checksum of a file, for the provenance of a data set."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return f"{path.name}, {size}, SHA-256 {digest.hexdigest()}"

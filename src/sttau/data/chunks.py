@@ -14,6 +14,7 @@ from sttau.data.assembly import choose_columns, make_dataset
 from sttau.data.cells import plain
 from sttau.data.columns import Table, join, read_blocks
 from sttau.data.dataset import Described, SequenceDataset
+from sttau.data.folder import size_of, table_files
 from sttau.data.layout import find_layout
 from sttau.data.request import Request
 from sttau.data.schema import Missing, Schema, check_choice, find_roles
@@ -39,7 +40,7 @@ def read_chunks(
     holds one chunk, the names of all series so far, and the whole of the longest series.
 
     Args:
-        path: Path of a ``.csv``, ``.tsv``, ``.jsonl``, ``.parquet`` or ``.txt`` file.
+        path: Path of a ``.csv``, ``.tsv``, ``.jsonl``, ``.parquet`` or ``.txt`` file, or of a folder of them.
         like: Training data, or a model with its metadata, by which the columns are read.
         rows: Rows of the file per chunk; as many as have about half a million cells by default.
         id: Name of the column that identifies the series; as in ``like`` by default.
@@ -62,8 +63,7 @@ def read_chunks(
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no file at {path}")
+    table_files(path)
     if path.suffix.lower() == ".npz":
         raise DataError(f"{path.name} cannot be read in chunks; read it with sttau.data.read, or save it as .parquet")
     request = Request(Schema(None, id, time, target, text, missing=missing), like)
@@ -71,8 +71,9 @@ def read_chunks(
 
 
 def _read(path: Path, request: Request, rows: int | None) -> Iterator[SequenceDataset]:
-    strings = path.suffix.lower() == ".txt"
-    limit = request.limit(path.stat().st_size)
+    files = table_files(path)
+    strings = files[0].suffix.lower() == ".txt"
+    limit = request.limit(size_of(files))
     blocks = read_blocks(path, choose_columns(path.name, request), rows)
     empty = True
     for table in _whole_series(blocks, request, strings):

@@ -15,6 +15,7 @@ import numpy as np
 
 from sttau.data.cells import Numbers, as_numbers
 from sttau.data.dialect import find_dialect
+from sttau.data.folder import table_files
 from sttau.data.schema import list_names
 from sttau.errors import DataError
 
@@ -55,10 +56,10 @@ class Table:
 
 
 def read_table(path: Path, choose: Choose, check: Callable[[int], None]) -> Table:
-    """Read a whole file; a column is numbers only if all of its cells are.
+    """Read a whole file or folder; a column is numbers only if all of its cells are.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or of a folder with the parts of the table.
         choose: Function from the names of the columns to those to read.
         check: Function that raises if that many bytes are too many.
     """
@@ -100,10 +101,10 @@ def join(name: str, blocks: Sequence[Table]) -> Table:
 
 
 def read_blocks(path: Path, choose: Choose, rows: int | None = None) -> Iterator[Table]:
-    """Read a file whose ending names its format, some rows at a time.
+    """Read a file whose ending names its format, or the files of a folder one after the other, some rows at a time.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or of a folder with the parts of the table.
         choose: Function from the names of the columns to those to read.
         rows: Rows per block; about half a million cells by default.
     """
@@ -115,19 +116,36 @@ def read_blocks(path: Path, choose: Choose, rows: int | None = None) -> Iterator
         ".parquet": _read_parquet,
         ".txt": _read_lines,
     }
-    reader = readers.get(path.suffix.lower())
+    files = table_files(path)
+    reader = readers.get(files[0].suffix.lower())
     if reader is None:
         raise DataError(
-            f"{path.name} must end in .csv, .tsv, .jsonl, .parquet, .txt or .npz, which names its format; "
+            f"{files[0].name} must end in .csv, .tsv, .jsonl, .parquet, .txt or .npz, which names its format; "
             "save it in one of these, or pass a data frame"
         )
-    first = 0
-    try:
-        for block in reader(path, choose, rows):
-            yield replace(block, first=first)
-            first += block.rows
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path.name} is not text in UTF-8 ({error}); save it in that encoding") from error
+    first, start = 0, None
+    for file in files:
+        try:
+            for block in reader(file, choose, rows):
+                start = start or block
+                _check_alike(file, block, files[0], start)
+                yield replace(block, name=path.name, first=first)
+                first += block.rows
+        except UnicodeDecodeError as error:
+            raise DataError(f"{file.name} is not text in UTF-8 ({error}); save it in that encoding") from error
+
+
+def _check_alike(file: Path, block: Table, other: Path, start: Table) -> None:
+    """Raise if a file of a folder has other columns than the first one, or another decimal separator."""
+    if file.suffix.lower() in (".jsonl", ".ndjson", ".txt"):  # whose rows may leave columns out
+        return
+    if different := sorted(set(block.header) ^ set(start.header)):
+        raise DataError(
+            f"{file.name} and {other.name} are parts of one table, but only one of them has column {different[0]!r}; "
+            "give all files the same columns"
+        )
+    if block.comma != start.comma:
+        raise DataError(f"{file.name} and {other.name} write decimals differently; use a point, or a comma, in both")
 
 
 def _convert(cells: Sequence[Any], keep: bool, comma: bool = False) -> Column:

@@ -12,10 +12,11 @@ import numpy.typing as npt
 import torch
 
 from sttau.data.assembly import Parts, assemble, choose_columns, row_ids
-from sttau.data.cells import as_number, as_times, describe_file, holds_dates, is_missing, plain
+from sttau.data.cells import as_number, as_times, holds_dates, is_missing, plain
 from sttau.data.columns import Column, Table, read_blocks
 from sttau.data.dataset import SequenceDataset
 from sttau.data.features import check_categories, choose_features, make_features
+from sttau.data.folder import describe_files, table_files
 from sttau.data.layout import find_layout
 from sttau.data.long_table import find_series
 from sttau.data.request import Request
@@ -43,7 +44,7 @@ def read_mapped(path: Path, request: Request, folder: Path) -> SequenceDataset:
     folder.mkdir(parents=True, exist_ok=True)
     table, parts = make(path, first, schema, request, folder / f"{path.name}.inputs.npy")
     data = assemble(table, parts, request, (*remarks, *table.remarks))
-    return replace(data, name=path.stem, provenance=describe_file(path, f"{table.rows:,} rows"))
+    return replace(data, name=path.stem, provenance=describe_files(path, table_files(path), f"{table.rows:,} rows"))
 
 
 def _blocks(path: Path, request: Request) -> Iterator[Table]:

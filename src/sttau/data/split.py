@@ -15,6 +15,8 @@ from sttau.errors import DataError
 
 Array = npt.NDArray[Any]
 
+_SEPARATED = 100  # series from which on early stopping and calibration have separate data
+
 
 def shuffle(count: int, seed: int) -> Array:
     """Return 0 … count - 1 in a random order, the same on every machine and with every version of NumPy.
@@ -110,6 +112,31 @@ def split(
         )
         for number in range(len(shares))
     )
+
+
+def separate(held: SequenceDataset, seed: int = 0) -> tuple[SequenceDataset, SequenceDataset]:
+    """Return held out data for early stopping and for calibration, in halves where there are at least 100 series.
+
+    The weights that were chosen on some data fit it better than new data, so a model calibrated on the same data is
+    overconfident. Groups stay together. Fewer series, or those of a single group, are used for both.
+
+    Args:
+        held: Data that is not trained on.
+        seed: Seed of the split.
+
+    Example:
+        >>> from sttau.data import load
+        >>> stopping, calibration = separate(load("digits", "validation"))
+        >>> len(stopping), len(calibration)
+        (182, 178)
+        >>> few = load("digits", "validation").select(torch.arange(20))
+        >>> separate(few)[0] is separate(few)[1] is few
+        True
+    """
+    if len(held) < _SEPARATED or (held.groups is not None and len(set(held.groups)) < 2):
+        return held, held
+    stopping, calibration = split(held, validation=0.5, by=held.groups, seed=seed)
+    return stopping, calibration
 
 
 def _assign_rows(classes: Array, shares: Array, order: Array) -> Array:

@@ -10,9 +10,9 @@ from typing import Any
 
 from sttau.data.arrays import read_arrays
 from sttau.data.assembly import choose_columns, make_dataset
-from sttau.data.cells import describe_file
 from sttau.data.columns import read_table
 from sttau.data.dataset import Described, SequenceDataset
+from sttau.data.folder import describe_files, size_of, table_files
 from sttau.data.frames import as_table
 from sttau.data.memory_map import read_mapped
 from sttau.data.request import Request
@@ -39,13 +39,14 @@ def read(
 ) -> SequenceDataset:
     r"""Read series, texts or strings from a file or a data frame.
 
-    Files are ``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.txt`` and ``.npz``. A long table has one row per step, a
-    wide one has one row per series, and others have one text or string per row. What was understood is in ``schema``,
-    ``remarks`` and ``summary()`` of the result. Rows are counted from 1, without the header.
+    Files are ``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.txt`` and ``.npz``; those of a folder, in the order of
+    their names, are one table. A long table has one row per step, a wide one has one row per series, and others have
+    one text or string per row. What was understood is in ``schema``, ``remarks`` and ``summary()`` of the result.
+    Rows are counted from 1, without the header.
 
     Args:
-        source: Path of the file, whose ending names the format; or a data frame of pandas, polars or PyArrow, or
-            a ``datasets.Dataset``.
+        source: Path of the file, whose ending names the format, or of a folder; or a data frame of pandas, polars or
+            PyArrow, or a ``datasets.Dataset``.
         like: Training data, or a model with its metadata. Columns, classes, categories and vocabulary are taken from
             it, and targets may be missing: they become -1, or NaN for regression.
         target: Name of the column of targets; ``label`` by default.
@@ -91,17 +92,16 @@ def read(
         table = as_table(source, choose_columns("frame", request))
         return make_dataset(table, request, request.limit(8 * table.rows * len(table.columns)))
     path = Path(source)
-    if not path.is_file():
-        raise FileNotFoundError(f"no file at {path}")
+    files = table_files(path)
     if path.suffix.lower() == ".npz":
         return read_arrays(path, request)
     if memory_map is not None:
         return read_mapped(path, request, Path(memory_map))
-    limit = request.limit(path.stat().st_size)
+    limit = request.limit(size_of(files))
     table = read_table(
         path,
         choose_columns(path.name, request),
         lambda size: request.check_size(path.name, size, limit, "its columns"),
     )
-    data = make_dataset(table, request, limit, strings=path.suffix.lower() == ".txt")
-    return replace(data, name=path.stem, provenance=describe_file(path, f"{table.rows:,} rows"))
+    data = make_dataset(table, request, limit, strings=files[0].suffix.lower() == ".txt")
+    return replace(data, name=path.stem, provenance=describe_files(path, files, f"{table.rows:,} rows"))

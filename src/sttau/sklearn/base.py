@@ -83,7 +83,7 @@ class SequenceEstimator(BaseEstimator):
     def _train(self, data: SequenceDataset, weights: Array) -> None:
         """Train, calibrate and keep a model; float32 in training."""
         device, seed = check_device(self.device), self._seed()
-        train, own, held = hold_out(*merge_equal(data, weights), self.validation_fraction, seed)
+        train, own, validation, calibration = hold_out(*merge_equal(data, weights), self.validation_fraction, seed)
         network, options = self._settings()
         if np.ptp(own) > 0:
             options["sample_weight"] = own
@@ -91,13 +91,13 @@ class SequenceEstimator(BaseEstimator):
             model = deepcopy(self.model_).float().to(device)
         else:
             model = create_model(train, self.method, hidden_size=self.hidden_size, seed=seed, **network).to(device)
-        if held is not None:
+        if validation is not None:
             options.setdefault("metric", "nll")
-        log = fit(model, train, validation=held, seed=seed, **options)
+        log = fit(model, train, validation=validation, seed=seed, **options)
         model = _for_prediction(model)
         model.decisions = None
-        if held is not None:
-            calibrate(model, held, samples=self.samples, seed=seed)
+        if calibration is not None:
+            calibrate(model, calibration, samples=self.samples, seed=seed)
         self.model_, self.seed_ = model, seed
         self.loss_curve_ = [update.loss for update in log]
         self.n_iter_ = len(log)

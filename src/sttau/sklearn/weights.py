@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sttau.data import SequenceDataset, split
+from sttau.data import SequenceDataset, separate, split
 from sttau.errors import DataError
-from sttau.training.sample_weights import as_class_weight
+from sttau.training.sample_weights import as_class_weight, balanced_weights
 
 Array = npt.NDArray[Any]
 
@@ -85,8 +85,7 @@ def weigh_classes(class_weight: Any, classes: Array, labels: Array, weights: Arr
         raise ValueError(f"class_weight must be None, 'balanced' or a dictionary, got {class_weight!r}")
     checked: Any = as_class_weight(class_weight)
     if checked == "balanced":
-        counts = np.bincount(labels, weights, minlength=len(classes))
-        per_class = counts.sum() / (len(classes) * np.maximum(counts, np.finfo(np.float64).tiny))
+        per_class = balanced_weights(torch.as_tensor(labels), torch.as_tensor(weights), len(classes)).numpy()
     else:
         unknown = set(checked) - set(classes.tolist())
         if unknown:
@@ -97,15 +96,18 @@ def weigh_classes(class_weight: Any, classes: Array, labels: Array, weights: Arr
 
 
 class Parts(NamedTuple):
-    """Training data with the weight of each series, and validation data."""
+    """Training data with the weight of each series, and the data for early stopping and for calibration."""
 
     train: SequenceDataset
     weights: Array
-    held: SequenceDataset | None
+    validation: SequenceDataset | None
+    calibration: SequenceDataset | None
 
 
 def hold_out(data: SequenceDataset, weights: Array, fraction: float, seed: int) -> Parts:
-    """Return training data with its weights, and validation data in which series are repeated by their weights.
+    """Return training data with its weights, and held out data in which series are repeated by their weights.
+
+    Early stopping and calibration have separate data where :func:`~sttau.data.separate` separates it.
 
     Args:
         data: Distinct labeled series.
@@ -116,7 +118,7 @@ def hold_out(data: SequenceDataset, weights: Array, fraction: float, seed: int) 
     if not 0 <= fraction < 1:
         raise ValueError(f"validation_fraction must be at least 0 and below 1, got {fraction}")
     if fraction == 0:
-        return Parts(data, weights, None)
+        return Parts(data, weights, None, None)
     numbered = replace(data, ids=tuple(map(str, range(len(data)))))
     try:
         train, held = split(numbered, validation=fraction, seed=seed)
@@ -126,6 +128,10 @@ def hold_out(data: SequenceDataset, weights: Array, fraction: float, seed: int) 
             "model is not calibrated; pass more series, a larger fraction, or 0",
             stacklevel=4,
         )
-        return Parts(data, weights, None)
-    own, of_held = (weights[[int(row) for row in part.ids or ()]] for part in (train, held))
-    return Parts(train, own, repeat_by_weight(held, of_held))
+        return Parts(data, weights, None, None)
+
+    def own(part: SequenceDataset) -> Array:
+        return weights[[int(row) for row in part.ids or ()]]
+
+    parts = (repeat_by_weight(part, own(part)) for part in separate(held, seed))
+    return Parts(train, own(train), *parts)

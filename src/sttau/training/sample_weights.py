@@ -61,7 +61,7 @@ def sequence_weights(
     """Return the weight of every training sequence in the mean loss: mean 1, float64; None where all are 1.
 
     Args:
-        class_weight: Weights of classes. ``balanced`` weighs a class by sequences / (classes · its sequences).
+        class_weight: Weights of classes; ``balanced`` for those of :func:`balanced_weights`.
         sample_weight: (sequences,) weights, by which those of the classes are multiplied.
         targets: (sequences,) labels, or values.
         num_classes: Number of classes; None for regression.
@@ -84,30 +84,50 @@ def sequence_weights(
     if class_weight is not None:
         if num_classes is None:
             raise ValueError("class_weight is for classifiers; weigh the sequences of a regressor by sample_weight")
-        weights = weights * _of_classes(class_weight, targets, num_classes, names)[targets]
+        weights = weights * _of_classes(class_weight, targets, weights, num_classes, names)[targets]
     if not float(weights.sum()) > 0:
         raise ValueError("class_weight and sample_weight are 0 for all training sequences; there is nothing to learn")
     return weights / weights.mean()
 
 
-def _of_classes(weights: ClassWeight, targets: Tensor, num_classes: int, names: Sequence[str]) -> Tensor:
+def balanced_weights(labels: Tensor, weights: Tensor, num_classes: int) -> Tensor:
+    """Return the weights of classes with which all classes have the same sum of weights: (classes,), float64.
+
+    A class has the weight W / (classes · its own W), where W is the sum of the weights of sequences, so that a sequence
+    of weight 2 counts as two. Without weights this is the definition of scikit-learn.
+
+    Args:
+        labels: (sequences,) classes.
+        weights: (sequences,) weights of the sequences.
+        num_classes: Number of classes; one without sequences has weight 1.
+
+    Example:
+        >>> balanced_weights(torch.tensor([0, 0, 1]), torch.tensor([1.0, 1.0, 2.0]), num_classes=2).tolist()
+        [1.0, 1.0]
+    """
+    totals = torch.bincount(labels, weights.double(), minlength=num_classes)
+    return torch.where(totals > 0, totals.sum() / (num_classes * totals), 1.0)
+
+
+def _of_classes(
+    class_weight: ClassWeight, targets: Tensor, weights: Tensor, num_classes: int, names: Sequence[str]
+) -> Tensor:
     """(classes,) weights."""
-    if isinstance(weights, str):
-        counts = torch.bincount(targets, minlength=num_classes).double()
-        return len(targets) / (num_classes * counts.clamp_min(1))
-    if not isinstance(weights, Mapping):
-        if len(weights) != num_classes:
-            raise ValueError(f"class_weight must hold one weight per class, {num_classes}, got {len(weights)}")
-        return torch.tensor(weights, dtype=torch.float64)
+    if isinstance(class_weight, str):
+        return balanced_weights(targets, weights, num_classes)
+    if not isinstance(class_weight, Mapping):
+        if len(class_weight) != num_classes:
+            raise ValueError(f"class_weight must hold one weight per class, {num_classes}, got {len(class_weight)}")
+        return torch.tensor(class_weight, dtype=torch.float64)
     numbered = {str(number): number for number in range(num_classes)}
     named = {name: number for number, name in enumerate(names)}
-    known = named if all(str(key) in named for key in weights) else numbered  # names first: they may be numbers
-    unknown = [key for key in weights if str(key) not in named | numbered]
-    unknown = unknown or [key for key in weights if str(key) not in known]  # a name among numbers
+    known = named if all(str(key) in named for key in class_weight) else numbered  # names first: they may be numbers
+    unknown = [key for key in class_weight if str(key) not in named | numbered]
+    unknown = unknown or [key for key in class_weight if str(key) not in known]  # a name among numbers
     if unknown:
         choices = ", ".join(map(repr, named)) + " or " if named else ""
         raise ValueError(f"class_weight names {unknown[0]!r}; the classes are {choices}0 … {num_classes - 1}")
     values = torch.ones(num_classes, dtype=torch.float64)
-    for key, value in weights.items():
+    for key, value in class_weight.items():
         values[known[str(key)]] = value
     return values
