@@ -77,9 +77,8 @@ def predict(
 
     The prediction of a sequence depends on the seed and on the sequence alone, not on its batch: its noise has the same
     bits wherever it stands. On one device and engine, with the same number of threads, the same call gives the same
-    bits, and so does longer padding (except with ``per_step`` or in exact mode). When the batch is split, shuffled or
-    repeated, or processed in other chunks, float32 predictions may differ by rounding, about 1e-7: the
-    order of sums in PyTorch's operations may depend on the number of rows.
+    bits. Where float32 samples are drawn on a CPU, so do other batches, orders, padding and chunks, as long as at least
+    4 rows are processed at a time; otherwise they may differ by rounding, about 1e-7 (docs/reliability.md says when).
 
     Args:
         model: A :class:`SequenceClassifier` or :class:`SequenceRegressor`, or an ensemble of them. It is evaluated in

@@ -20,7 +20,9 @@ def summarize(model: Predictor, outputs: list[Any], batch: int, keep: bool) -> d
     if model.task == "classification":
         p = torch.cat([_wide(logits) for logits in outputs]).softmax(dim=-1)
         p = p.reshape(-1, batch, *p.shape[1:])
-        part = {"mean": p.mean(0), "variance": p.var(0, correction=0), "aleatoric": entropy(p).mean(0)}
+        drawn = _samples_last(p)
+        part = {"mean": drawn.mean(-1), "variance": drawn.var(-1, correction=0)}
+        part["aleatoric"] = _samples_last(entropy(p)).mean(-1)
         part["total"] = entropy(part["mean"])
         return part | ({"samples": p.transpose(0, 1)} if keep else {})
     mean = torch.cat([_wide(output.mean) for output in outputs])
@@ -29,8 +31,18 @@ def summarize(model: Predictor, outputs: list[Any], batch: int, keep: bool) -> d
         noise = torch.zeros_like(mean)
     else:
         noise = torch.cat([_wide(output.variance) for output in outputs]).reshape(mean.shape)
-    part = {"mean": mean.mean(0), "epistemic": mean.var(0, correction=0), "aleatoric": noise.mean(0)}
+    drawn = _samples_last(mean)
+    part = {"mean": drawn.mean(-1), "epistemic": drawn.var(-1, correction=0)}
+    part["aleatoric"] = _samples_last(noise).mean(-1)
     return part | ({"samples": mean.transpose(0, 1), "sample_variance": noise.transpose(0, 1)} if keep else {})
+
+
+def _samples_last(values: Tensor) -> Tensor:
+    """Move the samples from the first axis to the last: there, the order of a sum does not depend on the other axes.
+
+    PyTorch sums along the first axis in an order that depends on the number of sequences.
+    """
+    return values.movedim(0, -1).contiguous()
 
 
 def summarize_paths(model: SequenceModel, x: Tensor, lengths: Tensor | None, per_step: bool) -> dict[str, Tensor]:
