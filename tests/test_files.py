@@ -73,3 +73,12 @@ def test_files_set_aside_one_after_the_other_are_all_kept(tmp_path: Path) -> Non
     names = [set_aside(write_atomically(tmp_path / "file", content)).name for content in (b"1", b"2", b"3")]
     assert names == ["file.damaged", "file.damaged-2", "file.damaged-3"]
     assert [(tmp_path / name).read_bytes() for name in names] == [b"1", b"2", b"3"]
+
+
+def test_the_error_of_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*model.safetensors'"):
+        write_atomically(tmp_path / "model.safetensors", b"new")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -24,14 +25,33 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        part.write_bytes(content)
-        with part.open("r+b") as file:
-            os.fsync(file.fileno())
+        with naming(path):
+            part.write_bytes(content)
+            with part.open("r+b") as file:
+                os.fsync(file.fileno())
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
     _sync_folder(path.parent)
     return path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in errors of the operating system that name none, such as those of a full disk.
+
+    Example:
+        >>> with naming(Path("model.safetensors")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'model.safetensors'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = os.fspath(path)
+        raise
 
 
 def _sync_folder(folder: Path) -> None:

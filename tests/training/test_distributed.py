@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sttau.training import read_log
-from sttau.training.distributed import Processes
+from sttau.training.distributed import Processes, ProcessLostError
 from tests.training.tasks import train_alike, weights
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +42,20 @@ def test_shards_make_up_the_batch_and_shares_add_up_to_one(size: int, count: int
     assert torch.cat([places for places, share in shards if share]).tolist() == list(range(size))
     assert sum(share for _, share in shards) == pytest.approx(1)
     assert all(len(places) for places, _ in shards)  # every process has something to compute
+
+
+def test_an_error_of_the_backend_names_the_rank_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("Connection closed by peer\nand a long trace")
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", fail)
+    monkeypatch.setattr(torch.distributed, "broadcast", fail)
+    two = Processes(torch.device("cpu"), 1, 2)
+    for call in (
+        lambda: two.add_up([torch.ones(2)]),
+        lambda: two.largest(1),
+        lambda: two.broadcast(3),
+        lambda: two.copy_first([torch.ones(2)]),
+    ):
+        with pytest.raises(ProcessLostError, match=r"rank 1 of 2 lost.*closed by peer. See .*resumes from its last"):
+            call()

@@ -337,3 +337,19 @@ def test_diverging_names_update_and_culprits_and_leaves_the_last_good_checkpoint
     with pytest.raises(FloatingPointError, match=message):
         train(model, tmp_path, callbacks=spoil)
     assert len(train(make_model("plain"), tmp_path)) == 40
+
+
+def test_a_second_run_in_a_folder_is_refused_while_the_first_trains_and_changes_nothing(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def train_too(update: Update) -> None:
+        if update.number == 5:
+            before = _contents(tmp_path)
+            with pytest.raises(CheckpointError) as error:
+                train(make_model("plain"), tmp_path)
+            refused.append(str(error.value))
+            assert _contents(tmp_path) == before
+
+    log = train(make_model("plain"), tmp_path, callbacks=train_too)
+    assert refused == [f"{tmp_path}: another run trains in this folder. Wait until it ends, or use another folder."]
+    assert train(make_model("plain"), tmp_path) == log  # the lock ended with the run

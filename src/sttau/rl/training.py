@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +30,7 @@ from sttau.padding import valid_steps
 from sttau.rl.environments import Environments, Task
 from sttau.rl.policies import Choice, Player, check_choice, check_policy, log_probabilities, recall, remember
 from sttau.training import Interrupted
-from sttau.training.checkpoints import checkpoint_path, newest_checkpoint, write_checkpoint
+from sttau.training.checkpoints import checkpoint_path, locked, newest_checkpoint, write_checkpoint
 from sttau.training.interruption import interruptible
 
 _logger = logging.getLogger(__name__)
@@ -210,10 +211,14 @@ def train(
     callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
     remember(policy, task, settings.choice)
     run = _Run(policy, task, settings, seed, None if folder is None else Path(folder))
-    run.resume()
-    policy.train()
     try:
-        with Environments(task, settings.batch) as environments, interruptible() as interrupted:
+        with (
+            nullcontext() if run.folder is None else locked(run.folder),
+            Environments(task, settings.batch) as environments,
+            interruptible() as interrupted,
+        ):
+            run.resume()
+            policy.train()
             while run.number < run.updates:
                 episodes = play(policy, environments, choice=settings.choice, seed=seed, number=run.number)
                 point = run.record(episodes)

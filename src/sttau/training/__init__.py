@@ -2,7 +2,7 @@
 
 from sttau.models import focal_loss
 from sttau.training.callbacks import ProgressBar, TensorBoard
-from sttau.training.distributed import local_device
+from sttau.training.distributed import ProcessLostError, local_device
 from sttau.training.interruption import Interrupted
 from sttau.training.log import Callback, Update, read_log
 from sttau.training.many import FitJob, FitResult, fit_many
@@ -17,6 +17,7 @@ __all__ = [
     "FitJob",
     "FitResult",
     "Interrupted",
+    "ProcessLostError",
     "ProgressBar",
     "TensorBoard",
     "TrainOptions",

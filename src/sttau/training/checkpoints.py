@@ -6,8 +6,12 @@ stops the run, and a file that only has a checkpoint's name stays as it is.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +114,34 @@ def read_checkpoint(path: Path) -> Any:
         ) from error
     with reading(path, CheckpointError):
         return _unpack(header["value"], {name: tensor.clone() for name, tensor in tensors.items()})
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one run at a time write to a folder: an error if another process or thread trains there.
+
+    The folder itself is locked, so that nothing is left behind; the lock ends with the process, however that ends.
+    Systems and file systems that cannot lock a folder, such as Windows, do not notice a second run.
+    """
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise CheckpointError(
+                    f"{folder}: another run trains in this folder. Wait until it ends, or use another folder."
+                ) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def clear_leftovers(folder: Path, number: int) -> None:

@@ -6,7 +6,8 @@ import atexit
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,15 @@ from torch import Tensor
 from torch import distributed as dist
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun for each process
+
+
+class ProcessLostError(RuntimeError):
+    """Another process of a training cannot be reached, most likely because it has ended; the message says what to do.
+
+    Example:
+        >>> issubclass(ProcessLostError, RuntimeError)
+        True
+    """
 
 
 def local_device() -> torch.device:
@@ -61,7 +71,8 @@ class Processes:
         if self.count == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        dist.all_reduce(flat)
+        with self._communicating():
+            dist.all_reduce(flat)
         for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
@@ -70,8 +81,9 @@ class Processes:
         if self.count == 1:
             return number
         largest = torch.tensor(number, device=self.device)
-        dist.all_reduce(largest, dist.ReduceOp.MAX)
-        return int(largest)
+        with self._communicating():
+            dist.all_reduce(largest, dist.ReduceOp.MAX)
+            return int(largest)
 
     def broadcast(self, value: Any) -> Any:
         """Return the value that the first process passed; it is sent as JSON."""
@@ -79,17 +91,31 @@ class Processes:
             return value
         text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(self.device)
         size = torch.tensor(len(text), device=self.device)
-        dist.broadcast(size, 0)
-        if not self.first:
-            text = torch.empty(int(size), dtype=torch.uint8, device=self.device)
-        dist.broadcast(text, 0)
+        with self._communicating():
+            dist.broadcast(size, 0)
+            if not self.first:
+                text = torch.empty(int(size), dtype=torch.uint8, device=self.device)
+            dist.broadcast(text, 0)
         return json.loads(bytes(text.cpu().tolist()))
 
     def copy_first(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite each tensor by that of the first process."""
         if self.count > 1:
             for tensor in tensors:
-                dist.broadcast(tensor, 0)
+                with self._communicating():
+                    dist.broadcast(tensor, 0)
+
+    @contextmanager
+    def _communicating(self) -> Iterator[None]:
+        """Turn an error of the backend, which names neither the training nor a remedy, into one that does."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise ProcessLostError(
+                f"rank {self.rank} of {self.count} lost its connection to another process of this training, which has "
+                f"most likely ended: {str(error).splitlines()[0][:200]}. See the output of that process, and start all "
+                "of them again; with folder= the run resumes from its last checkpoint."
+            ) from error
 
 
 def join(device: torch.device) -> Processes:

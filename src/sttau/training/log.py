@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sttau.files import write_atomically
+from sttau.files import naming, write_atomically
 
 _log = logging.getLogger(__name__)
 
@@ -88,18 +88,20 @@ class JsonLines:
         path = Path(path)
         self.updates = list(_read(path, keep).values())
         write_atomically(path, b"".join(map(_line, self.updates)))
-        self._file = path.open("ab")
+        self._path, self._file = path, path.open("ab")
 
     def __call__(self, update: Update) -> None:
         """Append an update."""
-        self._file.write(_line(update))
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(_line(update))
+            self._file.flush()
 
     def __enter__(self) -> JsonLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
 
 
 def _line(update: Update) -> bytes:

@@ -20,6 +20,7 @@ from sttau.models.criterion import Criterion, make_criterion
 from sttau.training.baseline import warn_unless_learned
 from sttau.training.batches import Data, Order
 from sttau.training.callbacks import ProgressBar
+from sttau.training.checkpoints import locked
 from sttau.training.distributed import Processes, join
 from sttau.training.early_stopping import EarlyStopping
 from sttau.training.ema import EMA
@@ -169,6 +170,8 @@ def start(
         if options.folder is not None:
             run.folder = options.folder  # type: ignore[assignment]
             run.describe(inputs, targets, lengths)
+            if processes.first:
+                stack.enter_context(locked(options.folder))  # type: ignore[arg-type]
             run.resume()
             if processes.first and not run.finished:
                 run.log_file = stack.enter_context(JsonLines(options.folder / "log.jsonl", run.number))  # type: ignore[operator]
