@@ -35,7 +35,7 @@ tests: $(READY)
 quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
 	@$(BIN)/pytest -n 2 -q -m "not slow and not interpreter" tests --ignore=tests/gpu
 
-faults: $(READY)  ## damage files and kill trainings at random, and count the outcomes (tests/faults; about an hour)
+faults: $(READY)  ## kill trainings, fill disks and damage files at random, and count the outcomes (tests/faults; about 15 minutes)
 	@$(BIN)/python -m tests.faults.harness
 
 setup: $(READY)  ## set up the environment only

@@ -1,7 +1,8 @@
 """Faults on purpose, and what becomes of them: ``python -m tests.faults.harness``, or ``make faults``.
 
-Files are damaged at random and read; processes that train are killed at random, with their checkpoints damaged in
-between, and resumed. The outcomes are counted. ``outcomes.json`` next to this file holds those of the last whole run.
+Processes are killed at random and resumed, disks are full, slow or read-only, and files are damaged at random and read.
+The outcomes are counted. ``outcomes.json`` next to this file holds those of the last whole run. A run writes each
+outcome to ``progress.jsonl`` as it goes; after an interruption, the same command continues it.
 """
 
 from __future__ import annotations
@@ -17,18 +18,24 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from sttau.errors import SttauError
 from sttau.files import write_atomically
 from sttau.jobs import hardware, versions
-from tests.faults.mutations import damage
+from tests.faults.processes import Outcome
 from tests.faults.readers import READERS, Reader
 
 OUTCOMES = Path(__file__).with_name("outcomes.json")
+PROGRESS = OUTCOMES.with_name("progress.jsonl")
+
+_BLOCK = 250  # damaged files per line of progress
 
 
 class HangError(Exception):
@@ -51,18 +58,18 @@ def limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def read_damaged(name: str, reader: Reader, files: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
+def read_damaged(reader: Reader, files: int, chance: random.Random, folder: Path) -> Outcome:
     """Damage a file in many ways and read it.
 
     Returns:
-        Counts of ``refused`` (an error of the library, or of the operating system), ``same`` (the same value was read),
-        ``other`` (another value was read), ``silent`` (another value, though a checksum should have told) and
-        ``leaked`` (any other exception), and a description of each of the last two.
+        Counts of ``files``, of those ``refused`` (an error of the library, or of the operating system), ``same`` (the
+        same value was read), ``other`` (another value was read), ``silent`` (another value, though a checksum should
+        have told) and ``leaked`` (any other exception), and a description of each of the last two.
     """
-    chance, path = random.Random(f"{name} {seed}"), folder / "checkpoint-00000001.safetensors"
+    path = folder / reader.name
     reader.write(path)
     content, value = path.read_bytes(), repr(reader.read(path))
-    counts, found = Counter[str](), []
+    counts, found = Counter[str](), list[str]()
     for number in range(files):
         path.write_bytes(reader.damage(content, chance))
         try:
@@ -73,87 +80,97 @@ def read_damaged(name: str, reader: Reader, files: int, seed: int, folder: Path)
             outcome = "refused"
         except Exception as error:
             outcome = "leaked"
-            found.append(f"{name}, file {number}: {type(error).__name__}: {str(error)[:200]}")
+            found.append(f"file {number}: {type(error).__name__}: {str(error)[:200]}")
         if outcome == "silent":
-            found.append(f"{name}, file {number}: another value was read")
+            found.append(f"file {number}: another value was read")
+        counts["files"] += 1
         counts[outcome] += 1
     return counts, found
 
 
-def kill_trainings(kills: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
-    """Kill a training at random moments until it ends, sometimes with its newest checkpoint damaged in between.
+class Part(NamedTuple):
+    """A part of the harness: one unit of its work, repeated until a count reaches its goal."""
 
-    Returns:
-        Counts of ``kills``, ``damaged`` checkpoints, and runs that ended with the ``same`` bits or ``other`` ones.
-    """
-    from tests.training.killed_runs import finish, load_all, start, train
+    group: str
+    name: str
+    unit: Callable[[random.Random, Path], Outcome]
+    counted: str
+    goal: int
 
-    load_all()
-    chance, counts, found = random.Random(seed), Counter[str](), []
-    finish(folder / "undisturbed", "dropout")
-    expected = _ended(folder / "undisturbed")
-    while counts["kills"] < kills:
-        place = folder / f"run-{counts['same'] + counts['other']}"
-        while True:
-            child = start(lambda place=place: train(place, "dropout"))  # type: ignore[misc]
-            if not _kill(child, place / "log.jsonl", chance):
-                break
-            counts["kills"] += 1
-            newest = sorted(place.glob("checkpoint-*.safetensors"))[-1:]
-            if newest and chance.random() < 0.3:
-                newest[0].write_bytes(damage(newest[0].read_bytes(), chance))
-                counts["damaged"] += 1
-            if counts["kills"] >= kills:
-                finish(place, "dropout")
-                break
-        same = _ended(place) == expected
-        counts["same" if same else "other"] += 1
-        if not same:
-            found.append(f"the run in {place.name} ended with other bits")
+
+def parts(kills: int, runs: int, files: int) -> list[Part]:
+    """All parts. Those that fork come first: a process that has threads, such as those of Ray, cannot be forked."""
+    from tests.faults import groups
+    from tests.faults.conditions import CONDITIONS
+    from tests.faults.kills import KINDS, kill_one_run
+
+    shares = dict.fromkeys(KINDS, 0.15) | {"training": 0.3}
+    forked: list[tuple[str, Callable[[random.Random, Path], Outcome], float]] = [
+        *((name, partial(kill_one_run, kind), shares[name]) for name, kind in KINDS.items()),
+        ("one of two ranks", groups.kill_ranks, 0.06),
+    ]
+    threaded: list[tuple[str, Callable[[random.Random, Path], Outcome], float]] = [
+        ("one of two ranks, torchrun", groups.kill_torchrun, 0.004),
+        ("local workers", partial(groups.kill_workers, "local"), 0.02),
+        ("Ray workers", groups.kill_ray_workers, 0.02),
+    ]
+    blocks = {name: partial(read_damaged, reader, min(_BLOCK, files)) for name, reader in READERS.items()}
+    return [
+        *(Part("kills", name, unit, "kills", round(share * kills)) for name, unit, share in forked),
+        *(Part("conditions", name, unit, "runs", runs) for name, unit in CONDITIONS.items()),
+        *(Part("kills", name, unit, "kills", round(share * kills)) for name, unit, share in threaded),
+        *(Part("files", name, unit, "files", -(-files // len(READERS))) for name, unit in blocks.items()),
+    ]
+
+
+def run(part: Part, seed: int, progress: Path) -> tuple[Counter[str], list[str]]:
+    """Do the units of a part that are not done yet, and return the outcome of all of them."""
+    counts, found, done = Counter[str](), list[str](), 0
+    for line in progress.read_text("utf-8").splitlines() if progress.exists() else ():
+        entry = json.loads(line)
+        if (entry["seed"], entry["group"], entry["name"]) == (seed, part.group, part.name):
+            counts, found, done = counts + Counter(entry["counts"]), found + entry["problems"], done + 1
+    while counts[part.counted] < part.goal:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="sttau-faults-") as folder:
+            more, problems = part.unit(random.Random(f"{seed} {part.group} {part.name} {done}"), Path(folder))
+        problems = [f"{part.name}, unit {done}: {problem}" for problem in problems]
+        entry = {"seed": seed, "group": part.group, "name": part.name, "unit": done, "counts": more}
+        entry |= {"problems": problems, "seconds": round(time.monotonic() - began, 1)}
+        with progress.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        counts, found, done = counts + more, found + problems, done + 1
+        if more["not possible here"]:
+            break
     return counts, found
-
-
-def _kill(child: int, log: Path, chance: random.Random) -> bool:
-    """Kill a process after a few more updates, at any moment between them; return whether it had not ended before."""
-    target = None
-    if chance.random() < 0.8:  # else at once, while it starts
-        target = (log.stat().st_size if log.exists() else 0) + 150 * chance.randrange(1, 12)
-    while target is not None and not (log.exists() and log.stat().st_size >= target):
-        if os.waitpid(child, os.WNOHANG)[0]:
-            return False
-        time.sleep(0.001)
-    time.sleep(chance.uniform(0, 0.02))
-    os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
-def _ended(folder: Path) -> tuple[bytes, bytes]:
-    return (folder / "trained.safetensors").read_bytes(), (folder / "log.jsonl").read_bytes()
 
 
 def main() -> int:
     """Run everything and write the outcomes; the exit code is 1 if there is anything silent, leaked or lost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=50_000, help="Number of damaged files, over all readers.")
-    parser.add_argument("--kills", type=int, default=1_000, help="Number of killed processes.")
+    parser.add_argument("--kills", type=int, default=1_000, help="Number of kills, over all kinds.")
+    parser.add_argument("--runs", type=int, default=50, help="Number of runs under each condition.")
+    parser.add_argument("--only", default="", help="Begin of the names of the parts to run, as group/name.")
     parser.add_argument("--seed", type=int, default=0, help="Seed of all faults.")
+    parser.add_argument("--progress", type=Path, default=PROGRESS, help="File for the outcomes so far.")
     parser.add_argument("--out", type=Path, default=OUTCOMES, help="File for the outcomes.")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    outcomes: dict[str, Any] = {"seed": options.seed, "versions": versions(), "hardware": hardware(), "files": {}}
+    torch.set_num_threads(1)
+    from tests.training.killed_runs import load_all
+
+    load_all()
+    outcomes: dict[str, Any] = {"seed": options.seed, "versions": versions(), "hardware": hardware()}
     problems: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:  # first: a process that has computed in threads cannot be forked
-        counts, found = kill_trainings(options.kills, options.seed, Path(folder))
-        outcomes["killed trainings"] = dict(sorted(counts.items()))
+    for part in parts(options.kills, options.runs, options.files):
+        if not f"{part.group}/{part.name}".startswith(options.only):
+            continue
+        counts, found = run(part, options.seed, options.progress)
+        outcomes.setdefault(part.group, {})[part.name] = dict(sorted(counts.items()))
         problems += found
-        print(f"killed trainings: {dict(counts)}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, reader in READERS.items():
-            counts, found = read_damaged(name, reader, options.files // len(READERS), options.seed, Path(folder))
-            outcomes["files"][name] = dict(sorted(counts.items()))
-            problems += found
-            print(f"{name}: {dict(counts)}", flush=True)
+        print(f"{part.group}, {part.name}: {dict(counts)}", flush=True)
     outcomes["problems"] = problems
     write_atomically(options.out, json.dumps(outcomes, indent=1, ensure_ascii=False).encode() + b"\n")
     print("\n".join(problems[:50]))
@@ -161,4 +178,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # Ray and gloo may have threads left

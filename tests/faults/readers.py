@@ -1,4 +1,7 @@
-"""Readers of files, each with a file that it reads: a new reader is one line in ``READERS``."""
+"""Readers of files, each with a file that it reads: a new reader is one line in ``READERS``.
+
+A server that reads requests is registered in the same way: ``write`` makes the body of a request, ``read`` answers it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save as serialize
@@ -18,8 +24,12 @@ import sttau
 from sttau.automata import CompiledModel, from_json, tomita
 from sttau.automata import compile as compile_model
 from sttau.automata.exchange import to_json
+from sttau.data import from_arrays
+from sttau.data.chunks import read_chunks
+from sttau.errors import ResultsError
+from sttau.files import write_atomically
 from sttau.formats import _as_text, _checksum
-from sttau.jobs import Result, read_results, write_results
+from sttau.jobs import Cell, Result, Store, earlier_results, read_results, write_results
 from sttau.languages import PA, stochastic
 from sttau.models.metadata import Metadata
 from sttau.sklearn import STTauClassifier
@@ -36,12 +46,14 @@ class Reader(NamedTuple):
         read: Reads it; the result is compared by ``repr``.
         damage: Damages the content of the file.
         finds_all: Whether every change of the content must be found: the file has a checksum.
+        name: Name of the file.
     """
 
     write: Callable[[Path], object]
     read: Callable[[Path], Any]
     damage: Callable[[bytes, random.Random], bytes] = damage
     finds_all: bool = False
+    name: str = "checkpoint-00000001.safetensors"
 
 
 def _model(path: Path) -> object:
@@ -49,6 +61,105 @@ def _model(path: Path) -> object:
     model = sttau.SequenceClassifier(sttau.STTauGRU(2, 3, 4), 2, nn.Embedding(3, 2))
     model.set_metadata(Metadata(("no", "yes"), (), ("^", "0", "1")))
     return model.save(path)
+
+
+def _regressor(path: Path) -> object:
+    torch.manual_seed(0)
+    model = sttau.SequenceRegressor(sttau.STTauLSTM(2, 3, 4), 1)
+    model.set_metadata(Metadata((), ("a", "b"), ()))
+    x = torch.randn(40, 3, 2)
+    sttau.calibrate(model, from_arrays(x.numpy(), x.sum((1, 2)).numpy(), task="regression"), samples=2)
+    return model.save(path)
+
+
+def _ensemble(path: Path) -> object:
+    torch.manual_seed(0)
+    members = [sttau.SequenceClassifier(nn.GRU(2, 3, batch_first=True), 2) for _ in range(2)]
+    return sttau.DeepEnsemble(members).save(path)
+
+
+def _decisions(model: Any) -> Any:
+    return _weights(model), model.decisions
+
+
+LONG = "series,time,mv,kind,label\n" + "".join(
+    f"{name},{time},{number / 7 + time:.4f},{'ab'[time % 2]},{'yes' if number % 2 else 'no'}\n"
+    for number, name in enumerate("stuvw")
+    for time in range(4)
+)
+WIDE = "id,t1,t2,t3,label\n" + "".join(f"{n},{n / 3:.3f},{n},{2.5 * n},{n % 3}\n" for n in range(1, 9))
+TEXTS = 'text,label\n"a fine, fine film",True\n"a dull film",False\n"a good, good film",True\n"a bad film",False\n'
+
+
+def _long_rows() -> list[dict[str, Any]]:
+    header, *rows = [line.split(",") for line in LONG.splitlines()]
+    return [dict(zip(header, (a, int(b), float(c), *rest), strict=True)) for a, b, c, *rest in rows]
+
+
+def _parquet(path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(_long_rows()), path)
+
+
+def _npz(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(
+        path, inputs=rng.normal(size=(5, 3, 2)), lengths=[3, 1, 2, 3, 3], labels=[0, 1, 1, 0, 1],
+        class_names=["no", "yes"], feature_names=["a", "b"],
+    )  # fmt: skip
+
+
+def _data(data: Any) -> Any:
+    tensors = [None if part is None else part.tolist() for part in (data.inputs, data.lengths, data.labels)]
+    return tensors, data.class_names, data.feature_names, data.vocabulary, data.ids
+
+
+def _read(path: Path) -> Any:
+    return _data(sttau.data.read(path, missing="keep"))
+
+
+@cache
+def _like(content: str, **options: Any) -> Any:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "train.csv"
+        path.write_text(content)
+        return sttau.data.read(path, **options)
+
+
+def _read_chunks(path: Path) -> Any:
+    return [_data(chunk) for chunk in read_chunks(path, like=_like(LONG), rows=6)]
+
+
+def _read_strings(path: Path) -> Any:
+    return _data(sttau.data.read(path, like=_like("text,label\n01,a\n1,b\n", layout="strings")))
+
+
+CELL = Cell("e", "d", "m", 3, {"updates": 3})
+
+
+def _cell(path: Path) -> None:
+    store = Store(path.parent / "store")
+    store.write(CELL, Result("e", "d", "m", 3, 3, {"pe": 1.5}, {"updates": 3}, 0.1))
+    path.write_bytes(store.path(CELL).read_bytes())
+
+
+def _read_cell(path: Path) -> Any:
+    store = Store(path.parent / "store")
+    write_atomically(store.path(CELL), path.read_bytes())
+    found = store.read(CELL)
+    if found is None:
+        raise ResultsError("renamed, and computed again")
+    return asdict(found)
+
+
+def _earlier(path: Path) -> Any:
+    try:
+        return [asdict(result) for result in earlier_results(path)]
+    finally:
+        for damaged in path.parent.glob("*.damaged*"):
+            damaged.unlink()
 
 
 def _estimator(path: Path) -> object:
@@ -131,5 +242,25 @@ READERS: dict[str, Reader] = {
     ),
     "PA": Reader(lambda path: stochastic(1).save(path), PA.load),
     "results": Reader(_results, lambda path: [asdict(result) for result in read_results(path)]),
+    "earlier results": Reader(_results, _earlier),
+    "cell": Reader(_cell, _read_cell),
     "training log": Reader(_log, read_log),
+    "regressor with thresholds": Reader(_regressor, lambda path: _decisions(sttau.load(path)), finds_all=True),
+    "regressor with thresholds, hostile": Reader(_regressor, lambda path: _decisions(sttau.load(path)), with_checksum),
+    "ensemble, hostile": Reader(_ensemble, lambda path: _weights(sttau.load(path)), with_checksum),
+    "long CSV": Reader(lambda path: path.write_text(LONG), _read, name="long.csv"),
+    "long CSV, mapped": Reader(
+        lambda path: path.write_text(LONG),
+        lambda path: _data(sttau.data.read(path, memory_map=path.parent / "mapped")),
+        name="long.csv",
+    ),
+    "wide CSV": Reader(lambda path: path.write_text(WIDE), _read, name="wide.csv"),
+    "texts in CSV": Reader(lambda path: path.write_text(TEXTS), _read, name="texts.csv"),
+    "JSON lines": Reader(
+        lambda path: path.write_text("\n".join(map(json.dumps, _long_rows()))), _read, name="long.jsonl"
+    ),
+    "Parquet": Reader(_parquet, _read, name="long.parquet"),
+    "long CSV, in chunks": Reader(lambda path: path.write_text(LONG), _read_chunks, name="long.csv"),
+    "strings": Reader(lambda path: path.write_text("010\n11\n0\n1\n001\n"), _read_strings, name="strings.txt"),
+    "NumPy archive": Reader(_npz, _read, name="arrays.npz"),
 }
