@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
 import sttau
@@ -26,6 +29,29 @@ def test_the_metrics_are_those_of_the_predictions() -> None:
     assert all(one.low <= one.value <= one.high for one in found.metrics.values())
     assert found.acceptance is None
     assert found.set_coverage is None
+
+
+def test_an_error_rate_has_its_exact_interval_also_without_errors() -> None:
+    data = digits()
+    model = sttau.create_model(data, "lstm", hidden_size=8)
+    found = evaluate(model, data).metrics["pe"]
+    errors = round(found.value / 100 * len(data))
+    expected = binomtest(errors, len(data)).proportion_ci(0.95, method="exact")
+    assert (found.low, found.high) == pytest.approx((100 * expected.low, 100 * expected.high), rel=1e-6)
+    data = replace(data, labels=sttau.predict(model, data).label)
+    found = evaluate(model, data).metrics["pe"]
+    assert (found.value, found.low) == (0, 0)
+    assert found.high == pytest.approx(100 * (1 - 0.025 ** (1 / len(data))), rel=1e-6)
+
+
+def test_the_reliability_table_holds_all_predictions() -> None:
+    data = digits()
+    result = evaluate(sttau.create_model(data, "lstm", hidden_size=8), data)
+    header, rows = result.reliability_table()
+    assert header[0] == "confidence"
+    assert sum(int(row[1]) for row in rows) == len(data)
+    gap = sum(int(row[1]) * abs(float(row[2]) - float(row[3])) for row in rows) / len(data)
+    assert gap == pytest.approx(result.metrics["ece"].value, abs=0.1)  # the table is rounded to 0.1
 
 
 def test_every_class_has_its_recall_and_precision() -> None:

@@ -13,10 +13,12 @@ from sttau.data import SequenceDataset
 from sttau.errors import DataError
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.metrics import Interval
+from sttau.metrics.calibration_error import ReliabilityCurve, reliability_curve
 from sttau.metrics.registry import COLUMNS
 from sttau.metrics.rows import metric_rows
 from sttau.metrics.statistics.intervals import metric_intervals
 from sttau.models import Predictor
+from sttau.models.decisions import clopper_pearson
 
 
 class ClassScore(NamedTuple):
@@ -49,6 +51,7 @@ class Evaluation:
         ood_rate: Share of the sequences that is called OOD; None for a model without a threshold.
         set_coverage: Share of sequences whose conformal set or interval of level 0.9 holds the target; None for a model
             that is not calibrated.
+        reliability: Confidence and accuracy of the predictions, in 10 bins; None for regression.
         prediction: The predictions, on the CPU.
     """
 
@@ -59,6 +62,7 @@ class Evaluation:
     acceptance: Acceptance | None
     ood_rate: float | None
     set_coverage: float | None
+    reliability: ReliabilityCurve | None
     prediction: Prediction | RegressionPrediction
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -86,6 +90,20 @@ class Evaluation:
             for one in self.classes
         ]
         return ["class", "support", "recall %", "precision %"], rows
+
+    def reliability_table(self) -> tuple[list[str], list[list[str]]]:
+        """Return header and rows of the reliability curve: confidence and accuracy in bins that hold predictions."""
+        curve = self.reliability
+        if curve is None:
+            return [], []
+        rows = [
+            [f"{low:.1f} to {high:.1f}", f"{int(count):,}", f"{100 * confidence:.1f}", f"{100 * accuracy:.1f}"]
+            for low, high, count, confidence, accuracy in zip(
+                curve.edges[:-1], curve.edges[1:], curve.count, curve.confidence, curve.accuracy, strict=True
+            )
+            if count > 0
+        ]
+        return ["confidence", "count", "mean confidence %", "accuracy %"], rows
 
 
 def evaluate(model: Predictor, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Evaluation:
@@ -122,16 +140,27 @@ def evaluate(model: Predictor, data: SequenceDataset, samples: int = 10, seed: i
         losses = (prediction.mean - labels).square().mean(-1)
         held = None if model.decisions is None else _holds(prediction, labels)
     intervals = metric_intervals({"": [rows]}, len(data), resamples=1000, level=0.95, seed=seed)
+    metrics = {name: interval for (_, name), interval in intervals.items()}
+    if model.task == "classification":
+        metrics["pe"] = _error_interval(int(losses.sum()), len(data))
     return Evaluation(
         data=data.name,
         count=len(data),
-        metrics={name: interval for (_, name), interval in intervals.items()},
+        metrics=metrics,
         classes=_classes(prediction, labels, model.class_names) if model.task == "classification" else [],
         acceptance=_acceptance(model, prediction, losses),
         ood_rate=None if model.decisions is None or model.decisions.ood is None else _share(prediction.is_ood),
         set_coverage=None if held is None else _share(held),
+        reliability=reliability_curve(prediction.mean, labels) if model.task == "classification" else None,
         prediction=prediction,
     )
+
+
+def _error_interval(errors: int, count: int, level: float = 0.95) -> Interval:
+    """The exact interval of an error rate, in percent; a bootstrap without any error would end at 0."""
+    one_sided = (1 + level) / 2
+    low = 1 - clopper_pearson(count - errors, count, one_sided)
+    return Interval(100 * errors / count, 100 * low, 100 * clopper_pearson(errors, count, one_sided), level)
 
 
 def _holds(prediction: RegressionPrediction, targets: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -121,7 +122,7 @@ class Writer:
             self._file = sys.stdout
             return self
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
         if self._format != "parquet":
             self._file = self._part.open("w", encoding="utf-8", newline="")
         return self

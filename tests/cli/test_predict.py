@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,20 @@ def test_steps_from_standard_input(folder: Path) -> None:
     assert [float(row["confidence"]) for row in rows] == pytest.approx(expected.tolist(), rel=1e-5)
     bad = subprocess.run(command, input="1,2\n", capture_output=True, text=True, check=False, timeout=120)
     assert bad.returncode == 1
-    assert "line 1 of the input must be 1 numbers" in bad.stderr
+    assert "line 1 of the input must hold 1 cells" in bad.stderr
+
+
+def test_lines_with_ids_continue_their_own_series(folder: Path) -> None:
+    values = {"a": [101325.0, 101500.0], "b": [101000.0, 101100.0]}
+    lines = [f'{{"machine": "{id}", "pressure": {values[id][step]}}}\n' for step in range(2) for id in "ab"]
+    command = [sys.executable, "-c", "from sttau.cli import app; app()", "predict", str(folder), "--stdin", "--json"]
+    found = subprocess.run(command, input="".join(lines), capture_output=True, text=True, check=True, timeout=120)
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    model = sttau.load(folder / "model.safetensors")
+    for id in "ab":
+        stream = sttau.Stream(model)
+        expected = [float(stream.step([value]).columns()["confidence"]) for value in values[id]]
+        assert [row["confidence"] for row in rows if row["id"] == id] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(folder: Path) -> None:

@@ -18,7 +18,7 @@ def evaluate(
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
 ) -> None:
-    """Evaluate a model on labeled data: metrics with intervals, abstention, and every class.
+    """Evaluate a model on labeled data: metrics with intervals, abstention, every class, reliability.
 
     Example: sttau evaluate model test.csv
     """
@@ -34,5 +34,5 @@ def evaluate(
     header, rows = result.table()
     print_table(header, rows, title=f"{result.count:,} series", align="lrr")
     if result.classes:
-        header, rows = result.class_table()
-        print_table(header, rows)
+        print_table(*result.class_table())
+        print_table(*result.reliability_table(), title="reliability")

@@ -19,7 +19,10 @@ def predict(
     out: Annotated[str, typer.Option(help="File to write: .csv, .jsonl or .parquet; - for standard output.")] = "-",
     json_lines: Annotated[bool, typer.Option("--json", help="Write JSON lines instead of CSV to the output.")] = False,
     stdin: Annotated[
-        bool, typer.Option("--stdin", help="Read one step per line from standard input; predict after each.")
+        bool,
+        typer.Option(
+            "--stdin", help="Read one step per line from standard input (cells, or JSON); predict after each."
+        ),
     ] = False,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series; that of the training.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders its rows; that of the training.")] = None,
@@ -50,30 +53,30 @@ def predict(
 
 
 def _follow(model: Any, samples: int, seed: int, level: float, json_lines: bool) -> None:
-    """Predict after every line of standard input: features separated by commas, or one word."""
+    """Predict after every line of standard input; an empty line begins a new series, an id continues its own."""
     import sys
 
     from sttau import Stream
+    from sttau.data.step_lines import StepReader
     from sttau.predictions import Writer, prediction_rows
 
-    stream = Stream(model, samples=samples, seed=seed)
+    def begin() -> Any:
+        return Stream(model, samples=samples, seed=seed)
+
+    streams: dict[str | None, Any] = {None: begin()}
+    reader = None if model.reads_tokens else StepReader(model, model.num_features)
     with Writer("-", json_lines) as writer:
         for number, line in enumerate(sys.stdin, 1):
             text = line.rstrip("\n")
-            if not text.strip() and not model.reads_tokens:
-                stream.reset()  # an empty line begins a new series
-                continue
-            element: Any = text
-            if not model.reads_tokens:
-                element = _numbers(text, number, model.num_features)
-            writer.write(prediction_rows(stream.step(element), [str(number)], level))
-
-
-def _numbers(text: str, line: int, count: int | None) -> list[float]:
-    try:
-        values = [float(part) if part.strip() else float("nan") for part in text.split(",")]
-    except ValueError:
-        values = []
-    if len(values) != count:
-        raise ValueError(f"line {line} of the input must be {count} numbers separated by commas, got {text!r}")
-    return values
+            id, element = None, text
+            if reader is not None:
+                step = reader.read(text) if text.strip() else None
+                if step is None:
+                    if not text.strip():
+                        streams = {None: begin()}
+                    continue
+                id, element = step
+                if id not in streams:
+                    streams[id] = begin()
+            prediction = streams[id].step(element)
+            writer.write(prediction_rows(prediction, [str(number) if id is None else id], level))
