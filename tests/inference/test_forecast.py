@@ -197,3 +197,12 @@ def test_a_classifier_and_impossible_shares_are_refused() -> None:
         answer.quantile(1.0)
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         answer.interval(0.0)
+
+
+def test_equal_series_have_paths_of_their_own() -> None:
+    model = SequenceRegressor(STTauLSTM(1, 8, num_states=4), variance=True)
+    x = torch.zeros(50, 6, 1)
+    paths = forecast(model, x, steps=3, samples=2).paths[..., 0].flatten(0, 1)
+    assert len(paths.unique(dim=0)) == 100
+    alone = forecast(model, x[:1], steps=3, samples=2).paths
+    assert torch.equal(forecast(model, x, steps=3, samples=2).paths[:, :1], alone)

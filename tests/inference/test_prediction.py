@@ -71,3 +71,25 @@ def test_without_pandas_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         predict(SequenceClassifier(nn.LSTM(8, 4), 10), load("digits", "test")[:2]).to_frame()
+
+
+def test_few_samples_are_corrected_towards_exact_epistemic_uncertainty() -> None:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(3, 16, num_states=4, mode="hard"), 3)
+    x = torch.randn(400, 5, 3)
+    exact = predict(model, x, mode="exact")
+    few = predict(model, x, samples=5)
+    share = float(few.epistemic.mean() / exact.epistemic.mean())
+    corrected = float(few.corrected_epistemic.mean() / exact.epistemic.mean())
+    assert share == pytest.approx(0.8, abs=0.04)
+    assert corrected == pytest.approx(1, abs=0.04)
+    assert torch.equal(exact.corrected_epistemic, exact.epistemic)
+
+
+def test_the_corrected_variance_of_a_regressor_is_the_unbiased_one() -> None:
+    model = SequenceRegressor(STTauGRU(2, 8, num_states=4), variance=True)
+    p = predict(model, torch.randn(6, 4, 2), samples=4, keep_samples=True)
+    assert p.samples is not None
+    torch.testing.assert_close(p.corrected_epistemic, p.samples.var(0, correction=1), rtol=1e-4, atol=1e-8)
+    with pytest.raises(ValueError, match="at least 2 samples"):
+        _ = predict(model, torch.randn(6, 4, 2), samples=1).corrected_epistemic

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sttau.checks import as_integer, as_tensor
 from sttau.engine import Noise, fingerprint
+from sttau.engine.noise.identity import distinguish
 from sttau.inference.chunks import in_eval_mode
 from sttau.inference.ranges import warn_outside_ranges
 from sttau.models import Predictor, SequenceModel
@@ -67,7 +68,7 @@ def forecast(
     history holds those of the first step to come. Along a path it stays the same
     model: one draw of weights, one mask, one member of an ensemble, and the same noise whenever a step is read again.
     The model reads as many steps as ``history`` holds, so pass as many as it was trained on. The paths of a series
-    depend on the seed and on the series alone, not on the batch.
+    depend on the seed and on the series alone, not on the batch, except that equal series have paths of their own.
 
     A network trained on levels does not extrapolate: a warning is logged where the last values of a series are outside
     the range that the model was trained on. Model differences or ratios of a series with a trend.
@@ -112,7 +113,7 @@ def forecast(
         _check_alignment(x[:, -1, outputs:], covariates[:, 0])
     warn_outside_ranges(model, x)
 
-    ids = fingerprint(x)
+    ids = distinguish(fingerprint(x))
     paths: list[Tensor] = []
     with torch.no_grad():
         for number, member in enumerate(in_eval_mode(model).members):

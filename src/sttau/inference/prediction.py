@@ -38,6 +38,21 @@ class _Batch:
 
     _unit = "outputs"
 
+    @property
+    def corrected_epistemic(self) -> Tensor:
+        """Epistemic uncertainty, corrected for the number of samples M: ``epistemic`` · M / (M - 1).
+
+        The estimate from M independent samples is too low by a factor of (M - 1) / M: exactly so for the variance of a
+        regressor, and to first order for the mutual information of a classifier. Exact and deterministic predictions
+        are returned as they are.
+        """
+        epistemic: Tensor = self.epistemic  # type: ignore[attr-defined]
+        if self.mode in ("exact", "deterministic"):
+            return epistemic
+        if self.num_samples < 2:
+            raise ValueError("corrected_epistemic needs at least 2 samples, got 1; pass samples= to predict")
+        return epistemic * (self.num_samples / (self.num_samples - 1))
+
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Return the prediction with its tensors moved as by ``Tensor.to``."""
         moved: dict[str, Any] = {name: value.to(*args, **kwargs) for name, value in self._tensors().items()}
@@ -148,7 +163,10 @@ class Prediction(_Batch):
 
     @property
     def epistemic(self) -> Tensor:
-        """(batch,) total - aleatoric: the mutual information of label and sample. Never negative."""
+        """(batch,) total - aleatoric: the mutual information of label and sample. Never negative.
+
+        From few samples it is too low; see :attr:`corrected_epistemic`.
+        """
         return (self.total - self.aleatoric).clamp_min(0)
 
     @property

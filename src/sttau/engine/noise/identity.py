@@ -8,6 +8,8 @@ from torch import Tensor
 from sttau.engine.noise.reference import MASK
 from sttau.padding import clear_padding
 
+_STRIDE = 0x9E3779B9  # an odd number: multiples below 2³² are distinct
+
 
 def fingerprint(inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
     """Identify each sequence of a batch by its content, as a 32-bit integer in an int64 tensor.
@@ -41,3 +43,19 @@ def _mix(word: Tensor) -> Tensor:
         word = word ^ (word >> shift)
         word = (word * multiplier) & MASK
     return word ^ (word >> 16)
+
+
+def distinguish(ids: Tensor) -> Tensor:
+    """Give equal sequences of a batch identities of their own; the first of them, and all others, keep theirs.
+
+    Example:
+        >>> ids = distinguish(torch.tensor([7, 5, 7, 7]))
+        >>> ids[:2].tolist(), len(set(ids.tolist()))
+        ([7, 5], 4)
+    """
+    ordered, order = ids.sort(stable=True)
+    place = torch.arange(len(ids), device=ids.device)
+    begins = torch.where(ordered.diff(prepend=ordered[:1] - 1) != 0, place, 0).cummax(0).values
+    repeated = torch.empty_like(ids)
+    repeated[order] = place - begins
+    return (ids + repeated * _STRIDE) % 2**32
