@@ -39,6 +39,7 @@ COVERED = {
     "engine/masked/*.py": "engine/masked/test_operator.py",
     "engine/path_sum/operator.py": "engine/path_sum/test_reference.py",
     "engine/path_sum/triton_*.py": "engine/path_sum/test_triton.py",
+    "engine/path_sum/cpu_kernels.py": "engine/path_sum/test_cpu.py",
     "engine/recurrence/cpu_*.py": "engine/recurrence/test_cpu.py",
     "engine/recurrence/triton_*.py": "engine/recurrence/test_triton.py",
     "engine/recurrence/[fop]*.py": "engine/recurrence/test_autograd.py",  # factored, operator, problem

@@ -86,11 +86,12 @@ FLOAT32, FLOAT64, HALF = torch.float32, torch.float64, torch.float16
         ("recurrence", CUDA, FLOAT32, {"size": 4097}, "reference"),
         ("recurrence", CUDA, FLOAT32, {"states": 1025}, "reference"),
         ("recurrence", torch.device("meta"), FLOAT32, {}, "reference"),
-        ("transition_rows", CPU, FLOAT32, {}, "reference"),
+        ("transition_rows", CPU, FLOAT32, {}, "cpu"),
+        ("transition_rows", CPU, FLOAT64, {"traced": True}, "reference"),
         ("transition_rows", CUDA, torch.bfloat16, {}, "triton"),
         ("transition_rows", CUDA, FLOAT64, {}, "reference"),
         ("transition_rows", CUDA, FLOAT32, {"obstacle": "known to the caller"}, "reference"),
-        ("state_distribution", CPU, FLOAT32, {"states": 2}, "reference"),
+        ("state_distribution", CPU, FLOAT32, {"states": 200}, "cpu"),
         ("state_distribution", CUDA, FLOAT32, {"states": 32}, "triton"),
         ("state_distribution", CUDA, FLOAT32, {"states": 33}, "reference"),
         ("masked", CPU, FLOAT64, {"size": 10**5}, "cpu"),
@@ -129,7 +130,7 @@ def test_using_applies_to_recurrences_and_path_sums_alone() -> None:
         chosen = {operator: choose(operator, CUDA, FLOAT32) for operator in get_args(Operator)}
     assert {operator for operator, engine in chosen.items() if engine == "triton"} == {"stacked", "noise"}
     with using("cpu"):
-        assert choose("transition_rows", CUDA, FLOAT32) == "reference"
+        assert choose("transition_rows", CPU, FLOAT32) == "cpu"
         with pytest.raises(ValueError, match="the cpu engine has no kernels for device type 'cuda'"):
             choose("masked", CUDA, FLOAT32)
 

@@ -60,7 +60,9 @@ LIMITS: dict[tuple[Operator, Engine], Limits] = {
         "recurrence.triton", "cuda", _MIXED, size=4096, states=1024,
         advice="; float64 layers run on a CPU or on the reference",
     ),
+    ("transition_rows", "cpu"): Limits("path_sum.cpu", "cpu", _DOUBLE, traceable=False),
     ("transition_rows", "triton"): Limits("path_sum.triton_rows", "cuda", _MIXED),
+    ("state_distribution", "cpu"): Limits("path_sum.cpu", "cpu", _DOUBLE, traceable=False),
     ("state_distribution", "triton"): Limits("path_sum.triton_scan", "cuda", _MIXED, states=32),
     ("masked", "cpu"): Limits("masked.cpu", "cpu", _ANY, traceable=False),
     ("masked", "triton"): Limits("masked.triton", "cuda", _FLOAT32, size=512),
@@ -68,7 +70,7 @@ LIMITS: dict[tuple[Operator, Engine], Limits] = {
     ("noise", "triton"): Limits("noise.triton", "cuda", _DOUBLE, traceable=False),
 }  # fmt: skip
 
-_PATH_SUM = _Rule("reference", "reference", "the path sum runs in PyTorch, not on the kernels of engine {engine!r}")
+_PATH_SUM = _Rule("cpu", "reference", "the path sum runs in PyTorch, not on the kernels of engine {engine!r}")
 _RULES: dict[Operator, _Rule] = {
     "recurrence": _Rule("cpu", "reference", "the recurrence runs step by step in PyTorch, which is slow"),
     "transition_rows": _PATH_SUM,
@@ -85,8 +87,7 @@ _RULES: dict[Operator, _Rule] = {
 def using(engine: Engine) -> Iterator[None]:
     """Run every recurrence and path sum inside on one engine, or fail.
 
-    A path sum has no kernels on the ``cpu`` engine and runs on its reference there. Sampling noise, which is the same
-    on every engine, and stacked networks are not affected.
+    Sampling noise, which is the same on every engine, and stacked networks are not affected.
 
     Example:
         >>> import sttau
@@ -173,7 +174,7 @@ def engines(operator: Operator) -> tuple[Engine, ...]:
     """The engines of an operator.
 
     Example:
-        >>> engines("masked"), engines("state_distribution")
+        >>> engines("masked"), engines("stacked")
         (('reference', 'cpu', 'triton'), ('reference', 'triton'))
     """
     return tuple(engine for engine in get_args(Engine) if engine == "reference" or (operator, engine) in LIMITS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
 from typing import Literal
 
@@ -13,11 +14,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sttau.engine import Noise, Weights, path_sum, run
+from sttau.engine.backend import Engine, using
 from sttau.engine.path_sum import reference
 from sttau.engine.recurrence.reference import gru_update, transition
 
 FEATURES, HIDDEN = 2, 3
 Start = Literal["zeros", "first", "given"]
+
+
+@pytest.fixture(autouse=True, params=["reference", "cpu"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Every test here holds for both engines that run on a CPU."""
+    with using(request.param):
+        yield request.param
 
 
 def some_weights(states: int, *, bias: bool = True, dtype: torch.dtype = torch.float64) -> Weights:
@@ -140,7 +149,7 @@ def test_chunks_bound_the_values_held_at_once(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(reference, "gru_update", watched)
     monkeypatch.setattr(reference, "_CHUNK_VALUES", 100)
-    path_sum.transition_matrices(some_inputs(5, 4), some_weights(3))
+    path_sum.transition_matrices(some_inputs(5, 4), some_weights(3), engine="reference")
     assert len(held) == 7  # 20 rows of 27 values, three rows at a time
     assert max(held) <= 100
 

@@ -96,12 +96,12 @@ def test_the_operators_keep_the_contract_of_torch_library(name: str) -> None:
     torch.library.opcheck(getattr(torch.ops.sttau, name).default, learnable)
 
 
-def test_on_a_cpu_pytorch_is_the_default_and_impossible_requests_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_its_kernels_are_the_default_and_impossible_requests_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     first, matrices = torch.full((1, 33), 1 / 33), torch.full((1, 3, 33, 33), 1 / 33)
     default = path_sum.state_distribution(first, matrices)
-    assert torch.equal(default, path_sum.state_distribution(first, matrices, engine="reference"))
-    with pytest.raises(ValueError, match="engine must be one of 'reference', 'triton', got 'cpu'"):
-        path_sum.state_distribution(first, matrices, engine="cpu")
+    assert torch.equal(default, path_sum.state_distribution(first, matrices, engine="cpu"))
+    with pytest.raises(ValueError, match="engine must be one of 'reference', 'cpu', 'triton', got 'gpu'"):
+        path_sum.state_distribution(first, matrices, engine="gpu")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="up to 32 states, not 33"):
         path_sum.state_distribution(first, matrices, engine="triton")
     first, matrices = torch.full((1, 2), 0.5), torch.full((1, 3, 2, 2), 0.5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sttau.engine import backend
-from sttau.engine.backend import Engine
+from sttau.engine.backend import Choice, Engine, Operator
 from sttau.engine.path_sum import reference
 from sttau.engine.recurrence.reference import Weights
 
@@ -21,7 +22,7 @@ def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, *, engine:
         inputs: (..., features).
         hidden: (..., n, d), broadcast against the leading dimensions of ``inputs``.
         weights: Weights of a GRU.
-        engine: Engine to use; by default, Triton's kernels on a GPU and PyTorch elsewhere.
+        engine: Engine to use; by default, Triton's kernels on a GPU and Numba's on a CPU.
 
     Returns:
         (..., n, k), rows on the simplex.
@@ -29,11 +30,12 @@ def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, *, engine:
     several = "every input has hidden states of its own" if hidden.dim() > 2 else None
     if several and engine is None:
         engine = "reference"  # the first step of a batch is too little work for a kernel
-    if backend.choose("transition_rows", inputs.device, inputs.dtype, engine=engine, obstacle=several) == "triton":
-        from sttau.engine.path_sum import triton_rows
-
-        return triton_rows.transition_rows(inputs, hidden, weights)
-    return reference.transition_rows(inputs, hidden, weights)
+    traced = torch.compiler.is_compiling()
+    chosen = backend.choose(
+        "transition_rows", inputs.device, inputs.dtype, traced=traced, engine=engine, obstacle=several
+    )
+    result: Tensor = _module("transition_rows", chosen).transition_rows(inputs, hidden, weights)
+    return result
 
 
 def transition_matrices(inputs: Tensor, weights: Weights, *, engine: Engine | None = None) -> Tensor:
@@ -78,7 +80,7 @@ def state_distribution(
         first: (batch, k), π_1.
         matrices: (batch, time - 1, k, k), A_2 … A_T.
         lengths: (batch,) valid steps; beyond a sequence's length its last distribution is repeated.
-        engine: Engine to use; by default, Triton's kernels on a GPU and PyTorch elsewhere.
+        engine: Engine to use; by default, Triton's kernels on a GPU and Numba's on a CPU.
 
     Returns:
         (batch, time, k), rows on the simplex.
@@ -86,8 +88,11 @@ def state_distribution(
     if matrices.shape[1] == 0:
         return first[:, None]
     device, dtype, states = matrices.device, matrices.dtype, first.shape[-1]
-    if backend.choose("state_distribution", device, dtype, states=states, engine=engine) == "triton":
-        from sttau.engine.path_sum import triton_scan
+    traced = torch.compiler.is_compiling()
+    chosen = backend.choose("state_distribution", device, dtype, states=states, traced=traced, engine=engine)
+    result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths)
+    return result
 
-        return triton_scan.state_distribution(first, matrices, lengths)
-    return reference.state_distribution(first, matrices, lengths)
+
+def _module(operator: Operator, chosen: Choice) -> Any:
+    return reference if chosen == "reference" else backend.kernels(operator, chosen)

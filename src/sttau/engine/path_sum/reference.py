@@ -12,12 +12,13 @@ The first step starts from h_0 itself, which therefore need not be one of the st
 multiplied by a blocked scan of about 2·√T serial steps. Products of stochastic matrices are stochastic; their rows are
 normalized after each product, so rounding does not accumulate however long the sequence is.
 
-On a GPU the kernels of ``triton_rows.py`` and ``triton_scan.py`` compute the same.
+The kernels of ``triton_rows.py`` and ``triton_scan.py`` on a GPU, and of ``cpu.py``, compute the same.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -30,13 +31,16 @@ _CHUNK_VALUES = 1 << 24  # gate values that are held at once while the matrices 
 _SERIAL = 64  # up to this length a plain loop over vectors is faster than the scan
 
 
-def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
-    """As :func:`sttau.engine.path_sum.transition_rows`."""
+def transition_rows(
+    inputs: Tensor, hidden: Tensor, weights: Weights, update: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+) -> Tensor:
+    """As :func:`sttau.engine.path_sum.transition_rows`; ``update`` computes the gates."""
+    update = update or gru_update
     recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
 
     def rows(part: Tensor) -> Tensor:
         x = F.linear(part, weights.input, weights.input_bias)[..., None, :]
-        return (gru_update(x, recurrent, hidden) @ weights.states.T).softmax(dim=-1)
+        return (update(x, recurrent, hidden) @ weights.states.T).softmax(dim=-1)
 
     size = hidden.shape[-2] * recurrent.shape[-1]
     if hidden.dim() > 2 or inputs[..., 0].numel() * size <= _CHUNK_VALUES:
