@@ -1,6 +1,6 @@
 """Exact inference on a CPU against nn.GRU: training step and forward pass of a classifier, as ratios in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/exact_cpu.py benchmarks/exact/results.jsonl
+    OMP_NUM_THREADS=1 python benchmarks/exact_cpu.py benchmarks/exact/cpu.jsonl
 
 The matrices of tokens are computed once per distinct token of a batch, so the ratio depends on how many there are: a
 formal language (4 symbols), characters (100), and words drawn from a vocabulary of 5,000 by Zipf's law.

@@ -59,7 +59,7 @@ def renew_file(path: Path, tables: Mapping[str, str], figures: Mapping[str, str]
     return write_atomically(path, renew(path.read_text("utf-8"), tables, figures).encode())
 
 
-def save_figure(figure: Figure, path: Path, dpi: int = 150) -> Path:
+def save_figure(figure: Figure, path: Path, dpi: int = 110) -> Path:
     """Write a figure as a PNG with a palette of 256 colors, a third as large as with all; deterministic."""
     whole, small = BytesIO(), BytesIO()
     with look():
