@@ -14,7 +14,7 @@ from sttau.data import imdb
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
 from sttau.data.entry import Entry
-from sttau.data.reviews import decode, label_texts, load_foreign, read_compact
+from sttau.data.reviews import decode, label_texts, load_ood, read_compact
 from sttau.data.source import Content, Form, Source
 
 _REPOSITORY = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/7917668a7bf647fc9e7b02bdbc40d8ab5567ea67"
@@ -82,12 +82,12 @@ PRODUCTS = Source(
 
 def load_customer_reviews(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return 500 sentences as token ids of IMDB's vocabulary. There is only a test part."""
-    return load_foreign(SOURCE, split, path)
+    return load_ood(SOURCE, split, path)
 
 
 def load_product_reviews(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return 500 sentences on five products as token ids of IMDB's vocabulary. There is only a test part."""
-    return load_foreign(PRODUCTS, split, path)
+    return load_ood(PRODUCTS, split, path)
 
 
 DATASETS = {

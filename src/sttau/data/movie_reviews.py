@@ -13,7 +13,7 @@ from sttau.data import imdb
 from sttau.data.archive import read_members
 from sttau.data.dataset import SequenceDataset
 from sttau.data.entry import Entry
-from sttau.data.reviews import decode, label_texts, load_foreign, read_compact
+from sttau.data.reviews import decode, label_texts, load_ood, read_compact
 from sttau.data.source import Content, Form, Source
 
 _NLTK = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora"
@@ -72,12 +72,12 @@ DOCUMENTS = Source(
 
 def load_movie_reviews(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return 1,000 snippets as token ids of IMDB's vocabulary. There is only a test part."""
-    return load_foreign(SENTENCES, split, path)
+    return load_ood(SENTENCES, split, path)
 
 
 def load_movie_review_documents(split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return 1,000 whole reviews as token ids of IMDB's vocabulary. There is only a test part."""
-    return load_foreign(DOCUMENTS, split, path)
+    return load_ood(DOCUMENTS, split, path)
 
 
 DATASETS = {

@@ -40,7 +40,7 @@ def read_compact(path: Path) -> Content:
     return label_texts(*([row["text"] for row in rows if row["label"] == label] for label in (1, 0)))
 
 
-def load_foreign(source: Source, split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
+def load_ood(source: Source, split: str, path: str | os.PathLike[str] | None = None) -> SequenceDataset:
     """Return a test set of distinct reviews, half of them positive, drawn by a fixed seed."""
     if split not in source.sizes:
         raise ValueError(f"{source.name} is a test set for models trained on imdb: split must be 'test', got {split!r}")
