@@ -53,6 +53,19 @@ def test_the_table_of_texts_is_that_of_the_results() -> None:
         assert f"| {' | '.join(cells)} |" in page, (method, name)
 
 
+def test_the_table_of_conformal_sets_is_that_of_the_results() -> None:
+    page = (ROOT / "docs/conformal.md").read_text("utf-8")
+    results = [
+        one for one in read_results(ROOT / "benchmarks/conformal/coverage.jsonl") if one.settings["level"] == 0.9
+    ]
+    for data, method in product(("bih", "imdb"), ("lac", "aps", "lac by class")):
+        own = [one.metrics for one in results if (one.data, one.method) == (data, method)]
+        covered, size, worst = ([m[n] for m in own] for n in ("set_coverage", "set_size", "lowest_class_coverage"))
+        cells = f"{mean(covered):.2f} ({min(covered):.2f} to {max(covered):.2f}) | {mean(size):.3f} | {mean(worst):.1f}"
+        assert f"| {data} | {method} | {cells} |" in page
+        assert abs(mean(covered) - 90) < 1
+
+
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)", page.read_text("utf-8")):

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from sttau import (
         automata,
         calibration,
+        conformal,
         data,
         errors,
         export,
@@ -94,6 +95,7 @@ __all__ = [
     "calibrate",
     "calibration",
     "compare",
+    "conformal",
     "create_model",
     "data",
     "errors",
