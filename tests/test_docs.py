@@ -16,11 +16,14 @@ from sttau.jobs import read_results
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: Packages, other than those of the library, that the code on a page uses.
+NEEDS = {"export.md": "onnxruntime"}
 LINKING = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(NEEDS.get(page.name, "sttau"))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert blocks, f"{page.name} has no Python block"
@@ -48,6 +51,19 @@ def test_the_table_of_texts_is_that_of_the_results() -> None:
             spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
             cells.append(f"{mean(values):.{digits}f}{spread}")
         assert f"| {' | '.join(cells)} |" in page, (method, name)
+
+
+def test_the_table_of_conformal_sets_is_that_of_the_results() -> None:
+    page = (ROOT / "docs/conformal.md").read_text("utf-8")
+    results = [
+        one for one in read_results(ROOT / "benchmarks/conformal/coverage.jsonl") if one.settings["level"] == 0.9
+    ]
+    for data, method in product(("bih", "imdb"), ("lac", "aps", "lac by class")):
+        own = [one.metrics for one in results if (one.data, one.method) == (data, method)]
+        covered, size, worst = ([m[n] for m in own] for n in ("set_coverage", "set_size", "lowest_class_coverage"))
+        cells = f"{mean(covered):.2f} ({min(covered):.2f} to {max(covered):.2f}) | {mean(size):.3f} | {mean(worst):.1f}"
+        assert f"| {data} | {method} | {cells} |" in page
+        assert abs(mean(covered) - 90) < 1
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

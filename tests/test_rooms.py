@@ -23,6 +23,9 @@ COVERED = {
     "plotting/style.py": "plotting/test_comparison.py",
     "cli/model_files.py": "cli/test_train.py",
     "report/page.py": "report/test_training.py",
+    "export/graph.py": "export/test_onnx.py",
+    "export/draws.py": "export/test_onnx.py",
+    "export/recurrent.py": "export/test_onnx.py",
     "layers/lstm_gru.py": "layers/test_st_tau.py",
     "models/predictor.py": "models/test_models.py",
     # files that hold one case each of what is tested over all cases
@@ -139,7 +142,7 @@ def test_public_names_exist_and_have_documentation() -> None:
 
 def test_public_modules_list_their_public_names() -> None:
     rooms = ("layers", "models", "methods", "training", "inference", "metrics", "calibration", "ood", "automata", "rl")
-    for room in (*rooms, "data", "jobs", "comparison", "sklearn"):
+    for room in (*rooms, "data", "jobs", "comparison", "export", "sklearn"):
         module = __import__(f"sttau.{room}", fromlist=["__all__"])
         assert module.__doc__, room
         for name in module.__all__:

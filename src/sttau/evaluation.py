@@ -14,8 +14,9 @@ from sttau.errors import DataError
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.metrics import Interval
 from sttau.metrics.calibration_error import ReliabilityCurve, reliability_curve
+from sttau.metrics.conformal import LEVEL
 from sttau.metrics.registry import COLUMNS
-from sttau.metrics.rows import metric_rows
+from sttau.metrics.rows import Rows, metric_rows
 from sttau.metrics.statistics.intervals import metric_intervals
 from sttau.models import Predictor
 from sttau.models.decisions import clopper_pearson
@@ -49,8 +50,6 @@ class Evaluation:
         classes: Score of every class; empty for regression.
         acceptance: Result of abstention; None for a model without a threshold.
         ood_rate: Share of the sequences that is called OOD; None for a model without a threshold.
-        set_coverage: Share of sequences whose conformal set or interval of level 0.9 holds the target; None for a model
-            that is not calibrated.
         reliability: Confidence and accuracy of the predictions, in 10 bins; None for regression.
         prediction: The predictions, on the CPU.
     """
@@ -61,7 +60,6 @@ class Evaluation:
     classes: list[ClassScore]
     acceptance: Acceptance | None
     ood_rate: float | None
-    set_coverage: float | None
     reliability: ReliabilityCurve | None
     prediction: Prediction | RegressionPrediction
 
@@ -72,8 +70,6 @@ class Evaluation:
             column = COLUMNS[name]
             shown = [f"{value:.{column.digits}f}" for value in (interval.value, interval.low, interval.high)]
             rows.append([column.heading, shown[0], f"{shown[1]} to {shown[2]}"])
-        if self.set_coverage is not None:
-            rows.append(["coverage of 90 % sets %", f"{100 * self.set_coverage:.1f}", ""])
         if self.acceptance is not None:
             kind = "error % when not abstaining" if self.classes else "squared error when not abstaining"
             error = 100 * self.acceptance.error if self.classes else self.acceptance.error
@@ -133,12 +129,11 @@ def evaluate(model: Predictor, data: SequenceDataset, samples: int = 10, seed: i
         labels = data.labels.long().cpu()
         rows = metric_rows("classification", prediction.mean, labels)
         losses = (prediction.label != labels).double()
-        held = None if model.decisions is None else prediction.prediction_set(0.9).gather(1, labels[:, None])[:, 0]
     else:
         labels = data.labels.double().reshape(len(data), -1).cpu()
         rows = metric_rows("regression", *prediction.mixture(), labels)
         losses = (prediction.mean - labels).square().mean(-1)
-        held = None if model.decisions is None else _holds(prediction, labels)
+    rows |= {} if model.decisions is None else set_rows(prediction, labels)
     intervals = metric_intervals({"": [rows]}, len(data), resamples=1000, level=0.95, seed=seed)
     metrics = {name: interval for (_, name), interval in intervals.items()}
     if model.task == "classification":
@@ -150,7 +145,6 @@ def evaluate(model: Predictor, data: SequenceDataset, samples: int = 10, seed: i
         classes=_classes(prediction, labels, model.class_names) if model.task == "classification" else [],
         acceptance=_acceptance(model, prediction, losses),
         ood_rate=None if model.decisions is None or model.decisions.ood is None else _share(prediction.is_ood),
-        set_coverage=None if held is None else _share(held),
         reliability=reliability_curve(prediction.mean, labels) if model.task == "classification" else None,
         prediction=prediction,
     )
@@ -163,9 +157,19 @@ def _error_interval(errors: int, count: int, level: float = 0.95) -> Interval:
     return Interval(100 * errors / count, 100 * low, 100 * clopper_pearson(errors, count, one_sided), level)
 
 
-def _holds(prediction: RegressionPrediction, targets: Tensor) -> Tensor:
-    low, high = prediction.interval(0.9)
-    return ((targets >= low) & (targets <= high)).all(-1)
+def set_rows(prediction: Prediction | RegressionPrediction, targets: Tensor) -> Rows:
+    """Return the rows of coverage and size of conformal sets, or intervals, of a calibrated model's predictions.
+
+    Args:
+        prediction: Predictions, on the CPU.
+        targets: (sequences,) labels, or (sequences, outputs) values.
+    """
+    if isinstance(prediction, Prediction):
+        sets = prediction.prediction_set(LEVEL)
+        return metric_rows("sets", sets.gather(1, targets[:, None])[:, 0].double(), sets.sum(1))
+    low, high = prediction.interval(LEVEL)
+    held = ((targets >= low) & (targets <= high)).all(-1).double()
+    return metric_rows("sets", held, (high - low).double().mean(-1))
 
 
 def _share(mask: Tensor) -> float:

@@ -126,3 +126,34 @@ def test_a_few_correct_predictions_do_not_make_the_model_certain() -> None:
     assert negative_log_likelihood(p.mean, p.label) < 0.2
     sttau.calibrate(model, x, p.label)  # all correct
     assert 0.3 < model.logit_temperature < 1
+
+
+@pytest.mark.parametrize("score", ["lac", "aps"])
+def test_sets_of_every_kind_hold_the_class_and_travel_with_the_model(score: Any, tmp_path: Path) -> None:
+    model = overconfident("soft")
+    parts = [data(seed) for seed in range(12)]
+    x, y = (torch.cat(values) for values in zip(*parts, strict=True))
+    sttau.calibrate(model, x[:1200], y[:1200])
+    p = sttau.predict(model, x[1200:])
+    for by_class in (False, True):
+        held = p.prediction_set(0.8, score=score, by_class=by_class).gather(1, y[1200:, None])[:, 0]
+        error = (0.16 / (600 if by_class else 1200) + 0.16 / 2400) ** 0.5  # of calibration and of test data
+        assert float(held.double().mean()) == pytest.approx(0.8, abs=4 * error)
+    again = sttau.load(model.save(tmp_path / "model.safetensors"))
+    found = sttau.predict(again, x[1200:]).prediction_set(0.8, score=score, by_class=True)
+    assert torch.equal(found, p.prediction_set(0.8, score=score, by_class=True))
+    alone = sttau.predict(model, x[1300:1310]).prediction_set(0.8, score="aps")
+    assert torch.equal(alone, p.prediction_set(0.8, score="aps")[100:110])
+
+
+def test_each_output_of_a_regressor_has_its_own_interval() -> None:
+    torch.manual_seed(0)
+    model = SequenceRegressor(STTauGRU(2, 8, num_states=4), 2, variance=True)
+    x = torch.randn(2000, 5, 2)
+    y = torch.randn(2000, 2) * torch.tensor([1.0, 5.0])
+    sttau.calibrate(model, x[:1000], y[:1000])
+    low, high = sttau.predict(model, x[1000:]).interval(0.8, together=False)
+    held = (low <= y[1000:]) & (y[1000:] <= high)
+    assert held.double().mean(0).tolist() == pytest.approx([0.8, 0.8], abs=0.05)
+    wide = sttau.predict(model, x[1000:]).interval(0.8)
+    assert bool((wide[1] - wide[0] > high - low)[:, 0].all())

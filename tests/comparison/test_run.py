@@ -39,14 +39,15 @@ def small() -> Comparison:
 
 def test_every_method_has_a_row_for_every_metric(small: Comparison) -> None:
     methods = [f"{name}{end}" for name in METHODS for end in ("", " + scaling")]
-    metrics = ["pe", "nll", "brier", "ece", "mce", "aurc", "auroc", "aupr", "parameters", "seconds", "predict_ms"]
+    metrics = ["pe", "nll", "brier", "ece", "mce", "aurc", "auroc", "aupr"]
+    metrics += ["set_coverage", "set_size", "parameters", "seconds", "predict_ms"]
     assert [(row["method"], row["metric"]) for row in small.rows] == [(a, b) for a in methods for b in metrics]
     assert small.methods == methods
     assert small.metrics == metrics
     for row in small.rows:
         counted = row["metric"] in ("parameters", "seconds", "predict_ms")
         assert row["seeds"] == 2
-        assert (row["p"] is None) == (counted or row["method"] == "lstm")
+        assert (row["p"] is None) == (counted or row["goal"] is None or row["method"] == "lstm")
         assert counted or row["low"] <= row["high"]
     assert len(small.results) == 2 * len(methods)
 
@@ -143,7 +144,7 @@ def test_tokens_of_any_length_and_regression_are_compared(name: str) -> None:
         data = [whole.select(torch.arange(90) % 3 == part) for part in range(3)]
         metrics = ["mse", "mae", "nll", "crps", "coverage", "width"]
     comparison = compare(["lstm", "ensemble", "bayes", "dropout", "st-tau"], data, seeds=1, **SMALL)
-    assert comparison.metrics == [*metrics, "parameters", "seconds", "predict_ms"]
+    assert comparison.metrics == [*metrics, "set_coverage", "set_size", "parameters", "seconds", "predict_ms"]
     assert all(row["spread"] is None for row in comparison.rows)
     assert all(torch.tensor(row["value"]).isfinite() for row in comparison.rows)
 

@@ -64,6 +64,7 @@ def test_names_are_unique_and_keys_of_the_registry() -> None:
 def test_the_columns_keep_their_names_and_order() -> None:
     assert list(COLUMNS) == [
         "pe", "mse", "mae", "nll", "crps", "brier", "ece", "mce", "aurc", "auroc", "aupr", "coverage", "width",
+        "set_coverage", "set_size",
     ]  # fmt: skip
     assert COLUMNS["pe"].heading == "error %"
     assert COLUMNS["coverage"].heading == "95 % interval: coverage %"

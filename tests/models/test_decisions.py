@@ -6,8 +6,9 @@ import pytest
 import torch
 from scipy.stats import binom
 
+from sttau.conformal import conformal_quantile
 from sttau.models import Decisions
-from sttau.models.decisions import Threshold, clopper_pearson, conformal_quantile
+from sttau.models.decisions import Threshold, clopper_pearson
 
 
 def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -90,7 +91,7 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="confidence must be in"):
         decisions.choose_abstention(risk=0.1, confidence=1.0)
     with pytest.raises(ValueError, match="level must be in"):
-        decisions.quantile(1.0)
+        decisions.quantile(1.1)
     with pytest.raises(ValueError, match="false_alarms must be in"):
         decisions.choose_ood(0)
     with pytest.raises(ValueError, match="give a coverage"):

@@ -1,6 +1,6 @@
 """Post-hoc calibration of class probabilities. The calibration errors of :mod:`sttau.metrics` are here too."""
 
-from sttau.calibration.calibrate import calibrate
+from sttau.calibration.calibrate import calibrate, decisions_for
 from sttau.calibration.isotonic_scaling import IsotonicScaling
 from sttau.calibration.logits import to_logits
 from sttau.calibration.registry import SCALINGS, restore_scaling
@@ -19,6 +19,7 @@ __all__ = [
     "calibrate",
     "calibration_error",
     "classwise_calibration_error",
+    "decisions_for",
     "reliability_curve",
     "restore_scaling",
     "to_logits",

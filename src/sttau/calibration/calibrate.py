@@ -11,8 +11,10 @@ from torch import Tensor
 from sttau.calibration.logits import to_logits
 from sttau.calibration.scaling import averaged_loss, check_logits
 from sttau.calibration.temperature_scaling import fit_temperature
-from sttau.inference import predict
+from sttau.conformal import label_scores, residual_scores
+from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.inference.inputs import as_examples
+from sttau.inference.prediction import tie_breaks
 from sttau.models import Decisions, Predictor, SequenceClassifier, SequenceModel
 
 _PRIOR_SCALE = 0.5  # half-width of log T before any data
@@ -73,21 +75,42 @@ def calibrate(
             fitted = _temperature(model, inputs, wanted, valid, samples, seed)
             for member in members:
                 member.logit_temperature = fitted
-        prediction = predict(model, inputs, valid, samples, seed).cpu()
-        mean = prediction.mean.to(torch.float64)
-        loss = (prediction.label != wanted).to(torch.float64)
-        nonconformity, score = 1 - mean.gather(1, wanted[:, None])[:, 0], prediction.total
-    else:
-        prediction = predict(model, inputs, valid, samples, seed).cpu()
-        apart = prediction.mean.to(torch.float64) - wanted
-        loss = apart.square().mean(-1)
-        spread = prediction.total.to(torch.float64).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
-        nonconformity, score = (apart.abs() / spread).amax(-1), prediction.epistemic.sqrt().mean(-1)
-    decisions = Decisions.of(prediction.uncertainty, loss, nonconformity, score.to(torch.float64))
+    decisions = decisions_for(predict(model, inputs, valid, samples, seed).cpu(), wanted)
     model.decisions = decisions.to(model.device)
     model.set_abstention(risk=risk, coverage=0.9 if risk is None and coverage is None else coverage)
     model.set_ood_threshold(false_alarms)
     return decisions
+
+
+def decisions_for(prediction: Prediction | RegressionPrediction, targets: Tensor) -> Decisions:
+    """Return what :func:`calibrate` keeps of predictions of validation data, without thresholds.
+
+    Args:
+        prediction: Predictions, on the CPU.
+        targets: (sequences,) labels, or (sequences, outputs) values.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from sttau import SequenceClassifier, STTauLSTM
+        >>> model, x = SequenceClassifier(STTauLSTM(2, 8, num_states=4), num_classes=2), torch.randn(100, 5, 2)
+        >>> decisions = decisions_for(predict(model, x), torch.arange(100) % 2)
+        >>> sets = replace(predict(model, x), decisions=decisions).prediction_set(0.9, score="aps")
+        >>> sets.shape
+        torch.Size([100, 2])
+    """
+    kept: dict[str, Any]
+    if isinstance(prediction, Prediction):
+        mean = prediction.mean.to(torch.float64)
+        loss = (prediction.label != targets).to(torch.float64)
+        nonconformity, score = label_scores(mean, targets), prediction.total
+        adaptive = label_scores(mean, targets, "aps", tie_breaks(prediction.mean))
+        kept = {"adaptive": adaptive, "label": targets, "classes": mean.shape[1]}
+    else:
+        loss = (prediction.mean.to(torch.float64) - targets).square().mean(-1)
+        residual = residual_scores(prediction.mean, prediction.total.to(torch.float64).sqrt(), targets)
+        nonconformity, score = residual.amax(-1), prediction.epistemic.sqrt().mean(-1)
+        kept = {"residual": residual}
+    return Decisions.of(prediction.uncertainty, loss, nonconformity, score.to(torch.float64), **kept)
 
 
 def _temperature(

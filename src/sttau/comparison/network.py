@@ -7,17 +7,18 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from sttau.calibration import TemperatureScaling, to_logits
+from sttau.calibration import TemperatureScaling, decisions_for, to_logits
 from sttau.checks import check_same_settings
 from sttau.data import SequenceDataset
 from sttau.errors import ResultsError, reading
+from sttau.evaluation import set_rows
 from sttau.files import write_atomically
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.metrics.rows import Rows, metric_rows
@@ -155,30 +156,32 @@ def evaluate_network(model: Predictor, splits: Splits, seed: int, samples: int, 
     run(test.inputs[:2], test.lengths[:2])  # kernels are compiled on first use
     began = time.perf_counter()
     prediction = run(test.inputs, test.lengths)
-    mean = prediction.mean.cpu()
+    prediction.mean.cpu()  # waits for a GPU
     milliseconds = (time.perf_counter() - began) * 1e3 / len(test)
+    prediction = prediction.cpu()
+    known = splits.validation
+    held_out = run(known.inputs, known.lengths).cpu()
     if isinstance(prediction, RegressionPrediction):
-        return Evaluation(milliseconds, metric_rows("regression", *prediction.cpu().mixture(), _targets(test)))
-    labels = test.labels.long().cpu()
-    ood = None if splits.ood is None else run(*splits.ood)
-    rows = _classification_rows(mean, labels, None if ood is None else ood.mean.cpu())
+        rows = metric_rows("regression", *prediction.mixture(), _targets(test))
+        decided = replace(prediction, decisions=decisions_for(held_out, _targets(known)))
+        return Evaluation(milliseconds, rows | set_rows(decided, _targets(test)))
+    labels, known_labels = test.labels.long().cpu(), known.labels.long().cpu()
+    ood = None if splits.ood is None else run(*splits.ood).cpu()
+
+    def all_rows(change: Callable[[Prediction], Tensor]) -> Rows:
+        """Rows with the probabilities changed in all splits alike."""
+        rows = metric_rows("classification", change(prediction), labels)
+        if ood is not None:
+            rows |= metric_rows("detection", *(max_probability_score(change(one)) for one in (prediction, ood)))
+        decisions = decisions_for(replace(held_out, mean=change(held_out)), known_labels)
+        return rows | set_rows(replace(prediction, mean=change(prediction), decisions=decisions), labels)
+
+    rows = all_rows(lambda one: one.mean)
     if not scaling:
         return Evaluation(milliseconds, rows)
-    held_out = splits.validation
-    temperature = TemperatureScaling().fit(to_logits(run(held_out.inputs, held_out.lengths)).cpu(), held_out.labels)
-
-    def scale(prediction: Prediction) -> Tensor:
-        return temperature.probabilities(to_logits(prediction).cpu())
-
-    scaled = _classification_rows(scale(prediction), labels, None if ood is None else scale(ood))
+    temperature = TemperatureScaling().fit(to_logits(held_out), known_labels)
+    scaled = all_rows(lambda one: temperature.probabilities(to_logits(one)))
     return Evaluation(milliseconds, rows, scaled, temperature.temperature)
-
-
-def _classification_rows(probabilities: Tensor, labels: Tensor, ood: Tensor | None) -> Rows:
-    rows = metric_rows("classification", probabilities, labels)
-    if ood is not None:
-        rows |= metric_rows("detection", max_probability_score(probabilities), max_probability_score(ood))
-    return rows
 
 
 def _targets(data: SequenceDataset) -> Tensor:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sttau.conformal import Score, class_scores
+from sttau.engine import fingerprint
 from sttau.models import Decisions
 
 if TYPE_CHECKING:
@@ -188,13 +190,24 @@ class Prediction(_Batch):
     def _ood_score(self) -> Tensor:
         return self.total.to(torch.float64)
 
-    def prediction_set(self, level: float = 0.9) -> Tensor:
+    def prediction_set(self, level: float = 0.9, *, score: Score = "lac", by_class: bool = False) -> Tensor:
         """Return (batch, classes), true for the classes of a set that holds the true class with probability ``level``.
 
-        Split conformal prediction with the probability as score (LAC, Sadinle et al., 2019); the level holds on average
-        over sequences from the source of the validation data. A set may be empty.
+        Split conformal prediction; the level holds on average over sequences from the source of the validation data. A
+        set may be empty.
+
+        Args:
+            level: Probability that a set holds the true class.
+            score: ``lac``, the probability of a class, for small sets; or ``aps``, for sets whose size follows the
+                difficulty of an input. See :func:`sttau.conformal.class_scores`.
+            by_class: Whether the level holds for every class, not only on average over classes.
         """
-        return self.mean.to(torch.float64) >= 1 - self._calibrated("prediction_set").quantile(level)
+        decisions = self._calibrated("prediction_set")
+        if score == "lac" and not by_class:
+            return self.mean.to(torch.float64) >= 1 - decisions.quantile(level)
+        thresholds = decisions.class_quantiles(level, score, by_class=by_class).to(self.mean.device)
+        rows = self.mean.reshape(-1, self.mean.shape[-1])
+        return (class_scores(rows, score, tie_breaks(rows)) <= thresholds).view(self.mean.shape)
 
     def _derived(self) -> tuple[str, ...]:
         return ("label", "confidence", "epistemic", *self._decided())
@@ -244,13 +257,20 @@ class RegressionPrediction(_Batch):
     def _ood_score(self) -> Tensor:
         return self.epistemic.to(torch.float64).sqrt().mean(-1)
 
-    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+    def interval(self, level: float = 0.9, *, together: bool = True) -> tuple[Tensor, Tensor]:
         """Return lower and upper ends, each (batch, outputs), of intervals that hold the target with this probability.
 
         Split conformal prediction with the error in standard deviations as score; the level holds on average over
-        sequences from the source of the validation data, for all outputs of a sequence together.
+        sequences from the source of the validation data.
+
+        Args:
+            level: Probability that an interval holds the target.
+            together: Whether it is the probability that all outputs of a sequence lie in their intervals; otherwise
+                that of each output, or horizon, for itself.
         """
-        reach = self._calibrated("interval").quantile(level) * self.total.sqrt()
+        decisions = self._calibrated("interval")
+        width = decisions.quantile(level) if together else decisions.output_quantiles(level).to(self.mean)
+        reach = width * self.total.sqrt()
         return self.mean - reach, self.mean + reach
 
     def mixture(self) -> tuple[Tensor, Tensor]:
@@ -280,6 +300,14 @@ class RegressionPrediction(_Batch):
             for place in range(outputs)
             for name in ("mean", "total", "aleatoric", "epistemic")
         }
+
+
+def tie_breaks(probabilities: Tensor) -> Tensor:
+    """Return a value in (0, 1) for each row, by which APS sets are randomized: a hash of the row, not a draw.
+
+    So the set of a prediction does not depend on the batch it was made in.
+    """
+    return (fingerprint(probabilities[:, None]).to(torch.float64) + 0.5) * 2.0**-32
 
 
 def entropy(probabilities: Tensor) -> Tensor:

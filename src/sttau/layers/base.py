@@ -293,7 +293,8 @@ class RecurrentLayer(nn.Module):
             raise ValueError(f"input is empty: {batch} sequences of {time} steps")
         if lengths is None:
             return None
-        return check_lengths(lengths, batch, time, values=lengths.device.type == "cpu")
+        known = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+        return check_lengths(lengths, batch, time, values=known)
 
     def _call(
         self,
@@ -356,7 +357,7 @@ def as_cell_weights(named: Mapping[str, Tensor], hidden_size: int) -> Weights:
 
 def samples_per_sequence(noise: Noise, batch: int) -> int:
     """Return how many samples a noise holds for each sequence of a batch."""
-    rows = len(noise.sequence)
+    rows = noise.sequence.shape[0]
     if rows % batch:
         raise ValueError(f"noise has {rows} rows, which is not a multiple of the {batch} sequences given")
     return rows // batch

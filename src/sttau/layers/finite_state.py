@@ -212,7 +212,7 @@ class FiniteStateRNN(RecurrentLayer):
             if layer > 0:
                 inputs, below = self._input_from_below(layer, runs)
                 embedding, runs = None, []
-                if lengths is not None and len(lengths) < rows:
+                if lengths is not None and lengths.shape[0] < rows:
                     lengths = lengths.repeat(rows // batch)
             elif embedding is None:
                 inputs = vectors

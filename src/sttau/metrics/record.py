@@ -11,7 +11,7 @@ from torch import Tensor
 from sttau.metrics.inputs import Inputs
 
 Direction = Literal["min", "max"]
-Task = Literal["classification", "regression", "detection"]
+Task = Literal["classification", "regression", "detection", "sets"]
 
 #: Weights of the rows, (rounds, rows), to the metric under each of them, (rounds,).
 Weighted = Callable[[Tensor], Tensor]
@@ -31,8 +31,8 @@ class PerExample:
 
     Attributes:
         task: Kind of prediction that the rows are computed from. The arguments of ``rows`` are (probabilities, labels)
-            for classification, (mean, variance, targets) for regression, and the scores of in-distribution and of OOD
-            examples for detection.
+            for classification, (mean, variance, targets) for regression, the scores of in-distribution and of OOD
+            examples for detection, and (covered, size) for conformal sets.
         rows: Function that returns (examples, columns) in float64; for detection the OOD examples come last.
         weighted: Function of the rows that returns the metric as a function of their weights.
     """

@@ -18,6 +18,7 @@ _MODULES = (
     "detection",
     "prediction_intervals",
     "pit",
+    "conformal",
 )
 
 #: Every metric by its unique name.

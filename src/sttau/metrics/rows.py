@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sttau.metrics.conformal import check_sets
 from sttau.metrics.inputs import check_classification, check_forecast, check_scores
 from sttau.metrics.record import Task
 from sttau.metrics.registry import COLUMNS, METRICS
@@ -23,6 +24,7 @@ _CHECKS: dict[Task, Callable[..., tuple[Tensor, ...]]] = {
     "classification": check_classification,
     "regression": check_forecast,
     "detection": _check_scores,
+    "sets": check_sets,
 }
 
 
@@ -30,9 +32,9 @@ def metric_rows(task: Task, *inputs: Tensor) -> Rows:
     """Return the rows of all table columns of a task.
 
     Args:
-        task: ``classification``, ``regression`` or ``detection``.
-        *inputs: (probabilities, labels), (mean, variance, targets), or the scores of in-distribution and of OOD
-            sequences; tensors on the CPU.
+        task: ``classification``, ``regression``, ``detection`` or ``sets``.
+        *inputs: (probabilities, labels), (mean, variance, targets), the scores of in-distribution and of OOD
+            sequences, or (covered, size) of conformal sets; tensors on the CPU.
 
     Example:
         >>> sorted(metric_rows("classification", torch.tensor([[0.9, 0.1], [0.8, 0.2]]), torch.tensor([0, 1])))

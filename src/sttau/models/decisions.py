@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sttau.conformal import Score, conformal_quantile, quantile_per_class, quantile_per_output
+
 Goal = Literal["risk", "coverage", "false alarms"]
 
 _LARGEST = 10_000  # validation sequences that are kept
@@ -52,6 +54,10 @@ class Decisions(nn.Module):
 
     Args:
         size: Number of validation sequences.
+        abstention: Arguments of the threshold of abstention.
+        ood: Arguments of the threshold of OOD detection.
+        classes: Number of classes, where labels and scores of several conformal methods are kept.
+        outputs: Number of outputs, where the residual of each output is kept.
 
     Example:
         >>> decisions = Decisions.of(torch.linspace(0, 0.5, 200), (torch.arange(200) > 180).double())
@@ -64,17 +70,40 @@ class Decisions(nn.Module):
     loss: Tensor
     nonconformity: Tensor
     entropy: Tensor
+    adaptive: Tensor | None
+    label: Tensor | None
+    residual: Tensor | None
 
-    def __init__(self, size: int, abstention: dict[str, Any] | None = None, ood: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        abstention: dict[str, Any] | None = None,
+        ood: dict[str, Any] | None = None,
+        classes: int | None = None,
+        outputs: int | None = None,
+    ) -> None:
         super().__init__()
         for name in ("uncertainty", "loss", "nonconformity", "entropy"):
             self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
+        self.classes, self.outputs = classes, outputs
+        self.register_buffer("adaptive", None if classes is None else torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("label", None if classes is None else torch.zeros(size, dtype=torch.int64))
+        self.register_buffer("residual", None if outputs is None else torch.zeros(size, outputs, dtype=torch.float64))
         self.abstention = None if abstention is None else Threshold(**abstention)
         self.ood = None if ood is None else Threshold(**ood)
 
     @classmethod
     def of(
-        cls, uncertainty: Tensor, loss: Tensor, nonconformity: Tensor | None = None, entropy: Tensor | None = None
+        cls,
+        uncertainty: Tensor,
+        loss: Tensor,
+        nonconformity: Tensor | None = None,
+        entropy: Tensor | None = None,
+        *,
+        adaptive: Tensor | None = None,
+        label: Tensor | None = None,
+        classes: int | None = None,
+        residual: Tensor | None = None,
     ) -> Decisions:
         """Return the decisions for predictions of validation data.
 
@@ -83,20 +112,27 @@ class Decisions(nn.Module):
             loss: (sequences,) loss of each prediction.
             nonconformity: (sequences,) 1 − the probability of the true class, or |error| / standard deviation.
             entropy: (sequences,) total uncertainty, the score for OOD input.
+            adaptive: (sequences,) APS score of the true class; with ``label`` and ``classes``.
+            label: (sequences,) true classes.
+            classes: Number of classes.
+            residual: (sequences, outputs) |error| / standard deviation of each output of a regressor.
         """
         count = len(uncertainty)
         rows = torch.arange(count) if count <= _LARGEST else torch.linspace(0, count - 1, _LARGEST).long()
-        made = cls(len(rows))
+        made = cls(len(rows), classes=classes, outputs=None if residual is None else residual.shape[1])
         given = {"uncertainty": uncertainty, "loss": loss, "nonconformity": nonconformity, "entropy": entropy}
+        given = {name: uncertainty if value is None else value for name, value in given.items()}
+        given |= {"adaptive": adaptive, "label": label, "residual": residual}
         for name, value in given.items():
-            getattr(made, name).copy_((uncertainty if value is None else value)[rows])
+            if value is not None:
+                getattr(made, name).copy_(value[rows])
         return made
 
     def _apply(self, fn: Any, recurse: bool = True) -> Decisions:
         """Move to a device, and keep float64 whatever the dtype of the model."""
         for name, buffer in list(self._buffers.items()):
-            assert buffer is not None
-            self._buffers[name] = buffer.to(fn(buffer).device)
+            if buffer is not None:
+                self._buffers[name] = buffer.to(fn(buffer).device)
         return self
 
     # -- choosing ----------------------------------------------------------------------------------------------------
@@ -177,14 +213,34 @@ class Decisions(nn.Module):
 
     def quantile(self, level: float) -> float:
         """Return the nonconformity that a share ``level`` of new data stays below (split conformal prediction)."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be in (0, 1), got {level}")
-        return conformal_quantile(self.nonconformity, level)
+        return conformal_quantile(self.nonconformity, _check_level(level))
+
+    def class_quantiles(self, level: float, score: Score = "lac", *, by_class: bool = False) -> Tensor:
+        """Return the largest score of a class in a set of this level, (classes,); equal unless ``by_class``.
+
+        Args:
+            level: Probability that a set holds the true class.
+            score: Score of :func:`sttau.conformal.class_scores`.
+            by_class: Whether the level holds for every class, not only on average.
+        """
+        if self.adaptive is None or self.label is None or self.classes is None:
+            raise ValueError("the model was calibrated by an earlier version; call sttau.calibrate(model, data) again")
+        scores = self.nonconformity if score == "lac" else self.adaptive
+        if by_class:
+            return quantile_per_class(scores, self.label, self.classes, _check_level(level)).to(scores.device)
+        return scores.new_full((self.classes,), conformal_quantile(scores, _check_level(level)))
+
+    def output_quantiles(self, level: float) -> Tensor:
+        """Return, for each output, the error in standard deviations that a share ``level`` stays below: (outputs,)."""
+        if self.residual is None:
+            raise ValueError("the model was calibrated by an earlier version; call sttau.calibrate(model, data) again")
+        return quantile_per_output(self.residual, _check_level(level)).to(self.residual.device)
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that construct such decisions, except the validation data."""
         thresholds = {"abstention": self.abstention, "ood": self.ood}
-        return {"size": len(self.loss)} | {
+        sizes = {"size": len(self.loss), "classes": self.classes, "outputs": self.outputs}
+        return {name: value for name, value in sizes.items() if value is not None} | {
             name: asdict(value) for name, value in thresholds.items() if value is not None
         }
 
@@ -195,17 +251,10 @@ class Decisions(nn.Module):
         return ", ".join(parts)
 
 
-def conformal_quantile(scores: Tensor, level: float) -> float:
-    """Return the ⌈(n + 1) level⌉-th smallest score; infinity where there are too few.
-
-    A new score from the same source is at most this value with probability at least ``level`` (Vovk et al., 2005).
-
-    Example:
-        >>> conformal_quantile(torch.arange(1.0, 10.0), 0.8), conformal_quantile(torch.arange(1.0, 10.0), 0.95)
-        (8.0, inf)
-    """
-    rank = math.ceil((len(scores) + 1) * level - 1e-9)
-    return math.inf if rank > len(scores) else float(scores.sort().values[rank - 1])
+def _check_level(level: float) -> float:
+    if not 0 <= level <= 1:
+        raise ValueError(f"level must be in [0, 1], for instance 0.9, got {level}")
+    return level
 
 
 def clopper_pearson(errors: float, count: int, confidence: float) -> float:

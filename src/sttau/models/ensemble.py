@@ -17,7 +17,7 @@ from sttau.models.base import SequenceModel
 from sttau.models.predictor import Predictor, Task
 from sttau.models.regressor import Gaussian
 
-_SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
+SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
 
 
 class DeepEnsemble(Predictor):
@@ -147,7 +147,7 @@ class DeepEnsemble(Predictor):
     def member_noises(self, noise: Noise | None) -> list[Noise | None]:
         """Return the noise of each member, with seeds far apart; the first keeps the given one."""
         return [
-            None if noise is None else replace(noise, seed=noise.seed + number * _SEED_STRIDE)
+            None if noise is None else replace(noise, seed=noise.seed + number * SEED_STRIDE)
             for number in range(len(self.networks))
         ]
 

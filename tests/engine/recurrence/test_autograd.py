@@ -94,6 +94,19 @@ def test_exported_is_eager() -> None:
     assert any("sttau.recurrence" in str(node.target) for node in exported.graph.nodes)
 
 
+@pytest.mark.parametrize("layer", [sttau.STTauLSTM(3, 8, 4, readout="cell"), sttau.StateRegularizedGRU(3, 8, 4)])
+def test_an_exported_model_reads_any_number_of_sequences_and_steps(layer: nn.Module) -> None:
+    model = sttau.SequenceClassifier(layer, 2).eval().requires_grad_(False)
+    lengths, free = torch.tensor([5, 2, 4]), torch.export.Dim("batch", min=2)
+    shapes = {"inputs": {0: free, 1: torch.export.Dim("time", min=2)}, "lengths": {0: free}}
+    exported = torch.export.export(model, (torch.randn(3, 5, 3), lengths), dynamic_shapes=shapes)
+    x, lengths = torch.randn(7, 9, 3), torch.tensor([9, 1, 5, 3, 9, 2, 8])
+    torch.manual_seed(0)
+    found = exported.module()(x, lengths)
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, model(x, lengths))
+
+
 def test_a_second_derivative_raises() -> None:
     layer, x = sttau.STTauGRU(3, 8, 4), torch.randn(5, 2, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(x)[0].sum(), x, create_graph=True)

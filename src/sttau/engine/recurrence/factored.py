@@ -39,7 +39,7 @@ def run(
     vectors = inputs if embedding is None else embedding
     dtype = vectors.dtype
     work = torch.promote_types(dtype, torch.float32)  # bfloat16 is for storage; the state is float32
-    rows = count_rows(len(inputs), hidden, memory, noise)
+    rows = count_rows(inputs.shape[0], hidden, memory, noise)
     if lengths is not None:
         lengths = lengths.to(inputs.device)
         inputs = clear_padding(inputs, lengths)  # values there, NaN included, must not reach a product

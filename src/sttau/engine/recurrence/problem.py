@@ -97,4 +97,4 @@ def through_weight(gradients: Gradients, states: Tensor, weight: Tensor) -> Grad
 
 def as_rows(lengths: Tensor, rows: int) -> Tensor:
     """From one entry per sequence to one entry per row."""
-    return lengths.repeat(rows // len(lengths))
+    return lengths.repeat(rows // lengths.shape[0])

@@ -144,9 +144,10 @@ def run(
 
 def count_rows(batch: int, hidden: Tensor | None, memory: Tensor | None, noise: Noise | None) -> int:
     """Number of rows: one per entry of ``noise``, or else per given h_0, but at least one per sequence."""
-    if noise is not None:
-        return len(noise.sequence)
-    return max(batch, *(1 if given is None else len(given) for given in (hidden, memory)))
+    if noise is not None:  # sizes are read from shapes: len() would fix a size that torch.export leaves free
+        return noise.sequence.shape[0]
+    rows = [given.shape[0] for given in (hidden, memory) if given is not None]
+    return max(batch, *rows) if rows else batch
 
 
 def _draws(noise: Noise | None, mode: Mode, order: range, states: int, dtype: torch.dtype) -> Iterator[Tensor | None]:
