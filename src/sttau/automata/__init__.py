@@ -18,10 +18,13 @@ from sttau.automata.fidelity import Fidelity, label_agreement, measure_fidelity
 from sttau.automata.learning import (
     Learned,
     LearnedStochastic,
+    NoisyFit,
     PrefixTree,
+    Verdict,
     learn,
     learn_by_merging,
     learn_stochastic,
+    learn_with_noise,
 )
 from sttau.automata.reduction import Reduction, reduce
 from sttau.automata.value import AutomatonLike, as_automaton
@@ -50,8 +53,10 @@ __all__ = [
     "Fidelity",
     "Learned",
     "LearnedStochastic",
+    "NoisyFit",
     "PrefixTree",
     "Reduction",
+    "Verdict",
     "accepts",
     "as_automaton",
     "as_dataset",
@@ -70,6 +75,7 @@ __all__ = [
     "learn",
     "learn_by_merging",
     "learn_stochastic",
+    "learn_with_noise",
     "measure_fidelity",
     "mutations",
     "random_dfa",

@@ -104,7 +104,11 @@ def _compare(automaton: DFA | PA, truth: DFA | PA, name: str, kind: str, within:
 def _training_failure(network: SequenceClassifier) -> list[str]:
     """What the network's training says about itself, if it failed."""
     note = network.notes.get("learned")
-    if not isinstance(note, dict) or note.get("reached", True):
+    if not isinstance(note, dict):
+        return []
+    if note.get("verdict") == "not determined by the data":
+        return [f"The language is not determined by the training data: {note.get('evidence')}"]
+    if note.get("reached", True):
         return []
     return [f"The training of this network did not reach its goal: {note.get('reason') or 'the reason is not known'}"]
 

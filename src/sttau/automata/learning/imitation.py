@@ -14,7 +14,7 @@ _RATE = 0.05
 _TARGET = 3e-5  # −log of the smallest probability of a move: of strings of 1,000 symbols at most 3 % go astray
 
 
-def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0) -> float | None:
+def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0, *, noise: float = 0.0) -> float | None:
     """Train a network's transition table, not its answers to strings, until its moves are those of a DFA.
 
     Every state of the DFA is represented by one or more rows of S. The loss is −log of the probability of each move,
@@ -24,6 +24,8 @@ def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0) -> float | None
         model: GRU-form network whose vocabulary holds the symbols of the DFA.
         dfa: Complete DFA.
         start: Start token.
+        noise: Probability that a label is wrong: the network then predicts the label of a state with probability
+            1 − noise. A head with fixed labels cannot.
 
     Returns:
         The largest term of the loss; None if the network has too few states.
@@ -52,7 +54,7 @@ def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0) -> float | None
     optimizer = torch.optim.Adam(model.parameters(), _RATE)
     largest = float("inf")
     for _ in range(_UPDATES):
-        terms = _terms(model, group, moves[:, group], accepting[group], tokens, start)
+        terms = _terms(model, group, moves[:, group], accepting[group], tokens, start, noise)
         largest = float(terms.detach().max())
         if largest <= _TARGET:
             break
@@ -76,9 +78,15 @@ def _rows(model: SequenceClassifier, accepting: Tensor) -> Tensor | None:
 
 
 def _terms(
-    model: SequenceClassifier, group: Tensor, moves: Tensor, accepting: Tensor, tokens: list[int], start: int
+    model: SequenceClassifier,
+    group: Tensor,
+    moves: Tensor,
+    accepting: Tensor,
+    tokens: list[int],
+    start: int,
+    noise: float,
 ) -> Tensor:
-    """−log of the probability of every move, of the initial state and of every label."""
+    """−log of the probability of every move and of the initial state, and the divergence of every label."""
     assert model.embedding is not None
     layer, vectors = model.finite_state_layer, model.embedding.weight
     into = nn.functional.one_hot(group).to(vectors.dtype)
@@ -86,7 +94,11 @@ def _terms(
         (layer.transition_matrices(vectors[tokens]) @ into).gather(-1, moves[..., None]).flatten(),
         (layer.first_distribution(vectors[[start]]) @ into)[:, 0],
     ]
-    if not model.has_fixed_labels:
-        chances.append(model.state_logits().exp().gather(-1, accepting.long()[:, None]).flatten())
     whole = torch.cat(chances)
-    return -whole.clamp_min(torch.finfo(whole.dtype).tiny).log()
+    terms = -whole.clamp_min(torch.finfo(whole.dtype).tiny).log()
+    if model.has_fixed_labels:
+        return terms
+    labels = nn.functional.one_hot(accepting.long(), 2).to(vectors.dtype)
+    labels = labels * (1 - 2 * noise) + noise
+    divergence = torch.special.xlogy(labels, labels) - labels * model.state_logits().clamp_min(-100)
+    return torch.cat([terms, divergence.sum(-1)])

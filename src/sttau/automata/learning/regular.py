@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 from automata.fa.dfa import DFA
 
 from sttau.automata.extraction import extract_dfa
-from sttau.automata.learning.imitation import imitate
-from sttau.automata.learning.network import new_network, tree_update
+from sttau.automata.learning.attempt import IN_A_ROW, Deadline, train_on_batches, train_on_tree
+from sttau.automata.learning.network import new_network
 from sttau.automata.learning.prefix_tree import PrefixTree, check_same_alphabet, string_vocabulary
-from sttau.automata.learning.state_merging import Order, learn_by_merging
+from sttau.automata.learning.start import Start, start_of
+from sttau.automata.learning.verdict import Verdict, consistent_verdict, count_wrong_by, growth, nothing_fits
 from sttau.checks import as_integer
 from sttau.data.dataset import SequenceDataset
 from sttau.inference import predict
 from sttau.layers import LayerMode
 from sttau.models import Head, SequenceClassifier
 from sttau.seeds import derive_seed
-from sttau.training import Update, fit
+from sttau.training import Update
 
 _log = logging.getLogger(__name__)
 
 #: Called with the number of the attempt, from 1, every update and the model.
 Callback = Callable[[int, Update, SequenceClassifier], None]
-
-_FIRST_LENGTH = 2  # longest strings at the beginning of an attempt with increasing lengths
-_GROWS_BELOW = 0.05  # loss at which longer strings are added
-_PATIENCE = 150  # updates without progress after which an attempt ends
-_IN_A_ROW = 20  # consecutive batches that must reach the target loss
 
 
 @dataclass(frozen=True)
@@ -48,10 +40,13 @@ class Learned:
         best_attempt: Number of the attempt that was kept, from 1.
         loss: Mean negative log-likelihood of the training labels, in nats.
         wrong: Number of training and validation strings that the network or its extracted automaton labels wrongly.
-        reached: Whether the loss reached the target and no label is wrong. It does not prove that the true language was
+        reached: Whether the loss reached the target and no label is wrong or, where some labels must be wrong, whether
+            the network is the automaton that the labels make likely. It does not prove that the true language was
             found.
-        merged: Automaton that state merging found in the training strings; None without one.
+        merged: Automaton from which the first attempt started: that of state merging, or the most probable one if some
+            labels are wrong; None without one.
         reason: Why the goal was not reached and what to try; empty if it was reached.
+        verdict: What the labels prove, make likely or leave open, with the evidence.
     """
 
     model: SequenceClassifier
@@ -63,6 +58,12 @@ class Learned:
     reached: bool
     merged: DFA | None = None
     reason: str = ""
+    verdict: Verdict = field(default_factory=lambda: Verdict("failed", "the labels were not judged"))
+
+    @property
+    def automaton(self) -> DFA:
+        """The automaton of the network, so that all functions of automata accept the result."""
+        return extract_dfa(self.model, start=start_of(self.model)).dfa
 
 
 def learn(
@@ -94,12 +95,20 @@ def learn(
     counting several symbols, such as Tomita 5, need it.
 
     An attempt succeeds if the loss reaches the target and both the network and its extracted automaton label all
-    training and validation strings correctly. If none does, a warning is logged, and the result and the saved model
-    hold the reason. The true language is not used.
+    training and validation strings correctly.
+
+    If no automaton of at most k states does, some labels may be wrong: the first attempt then starts from the most
+    probable automaton (:func:`learn_with_noise`) and succeeds if the network is proved equal to it and the labels make
+    it likely. Automata of later attempts, from random weights, are candidates too.
+
+    If no attempt succeeds, or the labels do not determine the language, a warning is logged, and the result and the
+    saved model hold the reason and the verdict. The true language is not used.
 
     Args:
         train: Labeled strings with the start token.
-        validation: Strings that a successful attempt must label correctly too; preferably longer ones.
+        validation: Strings that a successful attempt must label correctly too, up to the estimated rate of wrong
+            labels; preferably longer ones. Without it, a fifth of the training strings checks an automaton for labels
+            of which some are wrong, which is then learned from all.
         num_states: Number of states k.
         hidden_size: Hidden size d.
         embedding_size: Size of the embedding.
@@ -135,111 +144,125 @@ def learn(
         raise ValueError(f"seconds must be positive, or None for no limit, got {seconds}")
     callbacks = (callbacks,) if callable(callbacks) else tuple(callbacks)
     tree = PrefixTree(train)
-    if bool((tree.counts > 0).all(-1).any()):
-        raise ValueError("train has strings with several labels; use learn_stochastic for a stochastic language")
     if validation is not None:
         check_same_alphabet(train, validation)
     whole = mode == "exact" and batch_size is None
-    merged = _merged(train, validation, 2 * num_states) if warm_start and whole else None
-    deadline = _Deadline(seconds)
+    deadline = Deadline(seconds)
+    start = Start.find(train, validation, num_states, seed, deadline) if warm_start and whole else Start()
+    if start.problem or not (warm_start and whole):
+        _check_one_label_each(tree, start.problem)
     best: Learned | None = None
     for attempt in range(attempts):
         model = new_network(
             train, num_states, hidden_size, embedding_size, mode, head, derive_seed(seed, "start", attempt)
         )
-        warm = attempt == 0 and merged is not None and imitate(model, merged, tree.start) is not None
 
         def report(update: Update, number: int = attempt + 1, model: SequenceClassifier = model) -> None:
             for callback in callbacks:
                 callback(number, update, model)
 
-        if whole:
+        warm = attempt == 0 and start.dfa is not None and start.imitated_by(model, tree.start)
+        if warm and start.is_noisy:  # training on wrong labels would only change what is right
+            log = [_first_update(model, tree, report)]
+        elif whole:
             grows = attempt % 2 == 1 and not warm
-            log = _train_on_tree(model, tree, updates, learning_rate, target_loss, grows, report, deadline)
-            with torch.no_grad():
-                loss = float(tree.loss(model))
+            log = train_on_tree(model, tree, updates, learning_rate, target_loss, grows, report, deadline)
         else:
-            log = _train_on_batches(
+            log = train_on_batches(
                 model, train, updates, batch_size or 64, learning_rate, target_loss, seed + attempt, report, deadline
             )
-            loss = sum(update.loss for update in log[-_IN_A_ROW:]) / len(log[-_IN_A_ROW:])
+        with torch.no_grad():
+            batches = [update.loss for update in log[-IN_A_ROW:]]
+            loss = float(tree.loss(model)) if whole else sum(batches) / len(batches)
         model.eval()
         wrong = sum(_count_wrong(model, data) for data in (train, validation) if data is not None)
-        reached = loss <= target_loss and wrong == 0
+        if start.is_noisy:
+            start = start.improved_by(model, train, validation, num_states, seed, deadline)
+            reached = start.is_likely and start.is_that_of(model, train, validation)
+        else:
+            reached = loss <= target_loss and wrong == 0
         if best is None or (reached, -loss) > (best.reached, -best.loss):
-            best = Learned(model, log, attempt + 1, attempt + 1, loss, wrong, reached, merged)
+            best = Learned(model, log, attempt + 1, attempt + 1, loss, wrong, reached, start.dfa)
         if reached or deadline.passed():
             break
     assert best is not None
     best = replace(best, attempts=attempt + 1)
-    if not best.reached:
-        suggested = merged is not None or not (warm_start and whole)
-        best = replace(best, reason=_reason(best, train, validation, num_states, target_loss, suggested, deadline))
-        _log.warning("learn did not reach its goal: %s", best.reason)
-    best.model.set_note("learned", {"reached": best.reached, "reason": best.reason})
+    best = _judged(best, start, train, validation, num_states, target_loss, warm_start and whole, deadline)
+    if not best.verdict:
+        _log.warning("learn did not reach its goal: %s", best.reason or best.verdict)
+    note = {"reached": best.reached, "reason": best.reason, "verdict": best.verdict.kind}
+    best.model.set_note("learned", note | {"evidence": best.verdict.evidence, "noise": best.verdict.noise})
     return best
 
 
-def _merged(train: SequenceDataset, validation: SequenceDataset | None, largest: int) -> DFA | None:
-    """The automaton that state merging finds: with the fewest validation errors, then with the fewest states."""
-    if len(train.class_names) != 2:
-        return None
-    orders: tuple[Order, ...] = ("evidence", "canonical")
-    found = [dfa.minify() for order in orders if (dfa := learn_by_merging(train, order, largest=largest)) is not None]
-    return min(found, key=lambda dfa: (_count_wrong_by(dfa, validation), len(dfa.states)), default=None)
-
-
-def _count_wrong_by(dfa: DFA, data: SequenceDataset | None) -> int:
-    """Number of strings that an automaton labels wrongly."""
-    if data is None:
-        return 0
-    vocabulary = string_vocabulary(data)
-    words: list[Any] = [  # lists of symbols, which automata-lib accepts too
-        [vocabulary[token] for token in tokens[1:length]]
-        for tokens, length in zip(data.inputs.tolist(), data.lengths.tolist(), strict=True)
-    ]
-    labels = data.labels.tolist()
-    return sum(dfa.accepts_input(word) != (label == 1) for word, label in zip(words, labels, strict=True))
-
-
-class _Deadline:
-    """A limit on the duration of all attempts together."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self.end = math.inf if seconds is None else time.monotonic() + seconds
-
-    def passed(self) -> bool:
-        """Whether the time is over."""
-        return time.monotonic() >= self.end
-
-
-def _reason(
+def _judged(
     best: Learned,
+    start: Start,
     train: SequenceDataset,
     validation: SequenceDataset | None,
     num_states: int,
     target_loss: float,
-    suggested: bool,
-    deadline: _Deadline,
+    merged: bool,
+    deadline: Deadline,
+) -> Learned:
+    """The result with its verdict and, if it failed, the reason."""
+    if not best.reached:
+        reason = _reason(best, start, train, validation, num_states, target_loss, merged, deadline)
+        verdict = Verdict("failed", reason)
+        if start.noisy is not None:
+            verdict = replace(start.noisy.verdict(), kind="failed", evidence=reason)
+        return replace(best, reason=reason, verdict=verdict)
+    if start.noisy is not None:
+        return replace(best, verdict=start.noisy.verdict())
+    if len(train.class_names) != 2:
+        return replace(best, verdict=Verdict("proved on the data", "all labels are right"))
+    return replace(best, verdict=consistent_verdict(best.automaton, train, validation))
+
+
+def _check_one_label_each(tree: PrefixTree, problem: str) -> None:
+    """Raise an error if a string has several labels, which no network with these settings can learn."""
+    if bool((tree.counts > 0).all(-1).any()):
+        why = problem or "a stochastic language, or wrong labels that only exact training on all strings can recognize"
+        raise ValueError(
+            f"train has strings with several labels; use learn_stochastic for a stochastic language: {why}"
+        )
+
+
+def _first_update(model: SequenceClassifier, tree: PrefixTree, report: Callable[[Update], None]) -> Update:
+    """The log entry of a network that needs no training."""
+    with torch.no_grad():
+        update = Update(
+            1, 1, float(tree.loss(model)), (float(model.finite_state_layer.temperature),), gradient_norm=0.0
+        )
+    report(update)
+    return update
+
+
+def _reason(
+    best: Learned,
+    start: Start,
+    train: SequenceDataset,
+    validation: SequenceDataset | None,
+    num_states: int,
+    target_loss: float,
+    merged: bool,
+    deadline: Deadline,
 ) -> str:
     """Return why the goal was not reached, and what to try."""
     size = None if best.merged is None else len(best.merged.states)
-    missed = _count_wrong_by(best.merged, validation) if best.merged is not None else 0
+    missed = count_wrong_by(best.merged, validation) if best.merged is not None else 0
     count = f"{best.attempts} attempt{'s' if best.attempts > 1 else ''}"
     parts = [f"after {count} the loss is {best.loss:.2g} (target {target_loss:g}) and {best.wrong} labels are wrong"]
     if deadline.passed():
         parts.append(f"the time limit of {deadline.seconds:g} seconds is over")
-    if not suggested:
-        parts.append(
-            f"no automaton of up to {2 * num_states} states fits the training labels: some labels are wrong (then "
-            "learn_stochastic estimates probabilities), the language is not regular, or num_states is far too small"
-            + _growth(train, 2 * num_states)
-        )
+    if start.problem:
+        parts.append(start.problem)
+    elif merged and size is None:
+        parts.append(nothing_fits(num_states) + _not_regular(train, None, 2 * num_states))
     elif size is not None and size > num_states:
         parts.append(
             f"state merging finds {size} states, more than num_states = {num_states}: raise num_states"
-            + _growth(train, 2 * num_states)
+            + _not_regular(train, best.merged, 2 * num_states)
         )
     elif size is not None and missed:
         parts.append(
@@ -251,86 +274,9 @@ def _reason(
     return "; ".join(parts)
 
 
-def _growth(train: SequenceDataset, largest: int) -> str:
-    """Evidence that the language is not regular: ever larger automata for ever longer strings; empty without it."""
-    longest = int(train.lengths.max()) - 1
-    lengths = sorted({longest * part // 4 for part in (1, 2, 3, 4)} - {0})
-    sizes = []
-    for length in lengths:
-        dfa = learn_by_merging(train.select(train.lengths <= length + 1), "canonical", largest=largest)
-        if dfa is None:
-            break
-        sizes.append(len(dfa.minify().states))
-    if len(sizes) < 3 or any(later <= before for before, later in pairwise(sizes)):
-        return ""
-    shown = ", ".join(f"{size} up to length {length}" for size, length in zip(sizes, lengths, strict=False))
-    return f". The number of states grows with the strings ({shown}), as it does where a language is not regular"
-
-
-def _train_on_tree(
-    model: SequenceClassifier,
-    tree: PrefixTree,
-    updates: int,
-    learning_rate: float,
-    target_loss: float,
-    grows: bool,
-    report: Callable[[Update], None],
-    deadline: _Deadline,
-) -> list[Update]:
-    """One attempt on the whole tree or, if it ``grows``, on strings of increasing length."""
-    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
-    depth = min(_FIRST_LENGTH, tree.depth) if grows else tree.depth
-    lowest, stale = math.inf, 0
-    log: list[Update] = []
-    for number in range(1, updates + 1):
-        loss, update = tree_update(model, tree, optimizer, depth, number, updates)
-        log.append(update)
-        report(update)
-        if deadline.passed():
-            break
-        if depth < tree.depth and loss < _GROWS_BELOW:
-            depth, lowest, stale = depth + 1, math.inf, 0
-        elif depth == tree.depth and loss <= target_loss:
-            break
-        elif loss < 0.9 * lowest:
-            lowest, stale = loss, 0
-        else:
-            stale += 1
-            if stale == _PATIENCE:
-                break
-    return log
-
-
-def _train_on_batches(
-    model: SequenceClassifier,
-    train: SequenceDataset,
-    updates: int,
-    batch_size: int,
-    learning_rate: float,
-    target_loss: float,
-    seed: int,
-    report: Callable[[Update], None],
-    deadline: _Deadline,
-) -> list[Update]:
-    """One attempt on batches, until the loss of several in a row has reached the target."""
-    reached = 0
-
-    def stop(update: Update) -> bool:
-        nonlocal reached
-        reached = reached + 1 if update.loss <= target_loss else 0
-        report(update)
-        return reached >= _IN_A_ROW or deadline.passed()
-
-    return fit(
-        model,
-        train,
-        updates=updates,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        seed=seed,
-        callbacks=stop,
-        progress=False,
-    )
+def _not_regular(train: SequenceDataset, dfa: DFA | None, largest: int) -> str:
+    grown = growth(train, dfa, largest)
+    return f". The language is probably not regular: {grown}" if grown else ""
 
 
 def _count_wrong(model: SequenceClassifier, data: SequenceDataset) -> int:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import numpy as np
 from automata.fa.dfa import DFA
 
-from sttau.automata.learning.prefix_tree import string_vocabulary
+from sttau.automata.learning.labeled_tree import NONE, LabeledTree, labeled_tree
 from sttau.data.dataset import SequenceDataset
 
 Order = Literal["evidence", "canonical"]
 
 _UNKNOWN = -1  # label of a prefix that is no string of the data
-_NONE = -1  # child where no string goes on
 
 
 def learn_by_merging(data: SequenceDataset, order: Order = "evidence", *, largest: int = 100) -> DFA | None:
@@ -40,10 +40,13 @@ def learn_by_merging(data: SequenceDataset, order: Order = "evidence", *, larges
         >>> compare(learn_by_merging(load("tomita5", "train")), tomita(5))
         Equivalence(equal=True, counterexample=None)
     """
-    vocabulary = string_vocabulary(data)
-    start = int(data.inputs[0, 0])
-    symbols = [token for token in range(len(vocabulary)) if token != start]
-    fringe = _Fringe(_tree(data, symbols), len(symbols))
+    tree = labeled_tree(data)
+    if bool((tree.counts > 0).all(-1).any()):
+        raise ValueError(
+            "the strings have contradictory labels: use learn_with_noise if some labels are wrong, learn_stochastic "
+            "for a stochastic language"
+        )
+    fringe = _Fringe(tree)
     while blue := fringe.blue():
         choice = fringe.most_evident(blue) if order == "evidence" else fringe.first_possible(blue)
         if choice.red is None:
@@ -52,34 +55,7 @@ def learn_by_merging(data: SequenceDataset, order: Order = "evidence", *, larges
                 return None
         else:
             fringe.merge(choice.red, choice.blue)
-    return fringe.automaton([vocabulary[token] for token in symbols])
-
-
-class _Tree(NamedTuple):
-    """The tree of prefixes, breadth first: nodes in the order of length, then of symbols."""
-
-    children: list[list[int]]  # of each node, by symbol
-    labels: list[int]
-    parents: list[int]
-
-
-def _tree(data: SequenceDataset, symbols: list[int]) -> _Tree:
-    number = {token: place for place, token in enumerate(symbols)}
-    rows = zip(data.inputs.tolist(), data.lengths.tolist(), data.labels.tolist(), strict=True)
-    words: dict[tuple[int, ...], int] = {}
-    for tokens, length, label in rows:
-        word = tuple(number[token] for token in tokens[1:length])
-        if words.setdefault(word, label) != label:
-            raise ValueError("the strings have contradictory labels; use learn_stochastic for a stochastic language")
-    prefixes = {word[:end] for word in words for end in range(len(word) + 1)} | {()}
-    place = {prefix: node for node, prefix in enumerate(sorted(prefixes, key=lambda prefix: (len(prefix), prefix)))}
-    children = [[_NONE] * len(symbols) for _ in place]
-    parents = [_NONE] * len(place)
-    for prefix, node in place.items():
-        if prefix:
-            parents[node] = place[prefix[:-1]]
-            children[parents[node]][prefix[-1]] = node
-    return _Tree(children, [words.get(prefix, _UNKNOWN) for prefix in place], parents)
+    return fringe.automaton(tree.alphabet)
 
 
 class _Choice(NamedTuple):
@@ -92,16 +68,18 @@ class _Choice(NamedTuple):
 class _Fringe:
     """Red states, and the tree that hangs from them."""
 
-    def __init__(self, tree: _Tree, symbols: int) -> None:
-        self.children, self.labels, self.parents = tree
-        self.symbols = range(symbols)
+    def __init__(self, tree: LabeledTree) -> None:
+        self.children: list[list[int]] = tree.children.tolist()
+        self.parents: list[int] = tree.parents.tolist()
+        self.labels: list[int] = np.where(tree.counts.any(-1), tree.counts[:, 1] > 0, _UNKNOWN).tolist()
+        self.symbols = range(len(tree.alphabet))
         self.red = [0]
         self._changes: list[tuple[list[int], int, int]] = []  # list, place and old value of each change of a merge
 
     def blue(self) -> list[int]:
         """Return the children of red states that are not red, in the order of their prefixes."""
         known = set(self.red)
-        found = {child for state in self.red for child in self.children[state] if child != _NONE}
+        found = {child for state in self.red for child in self.children[state] if child != NONE}
         return sorted(found - known)
 
     def most_evident(self, blue: list[int]) -> _Choice:
@@ -154,9 +132,9 @@ class _Fringe:
                     evidence += 1
             own = self.children[kept]
             for symbol, child in enumerate(self.children[folded]):
-                if child == _NONE:
+                if child == NONE:
                     continue
-                if own[symbol] == _NONE:
+                if own[symbol] == NONE:
                     self._set(own, symbol, child)
                     self._set(self.parents, child, kept)
                 else:
@@ -167,7 +145,7 @@ class _Fringe:
         self._changes.append((values, place, values[place]))
         values[place] = value
 
-    def automaton(self, alphabet: list[str]) -> DFA:
+    def automaton(self, alphabet: tuple[str, ...]) -> DFA:
         """Return the red states as a complete DFA."""
         number = {node: place for place, node in enumerate(self.red)}
         return DFA(
