@@ -12,7 +12,7 @@ from tests.extension import copy_package, replace_once, run_copy
 
 LEAVES = (
     "quickstart", "train", "predict", "evaluate", "run", "data list", "data info", "data get", "compare", "extract",
-    "rl train", "rl watch", "bench",
+    "rl train", "rl watch", "bench", "serve",
 )  # fmt: skip
 NEW_COMMAND = '''"""``sttau greet``: a greeting."""
 
