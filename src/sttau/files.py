@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+#: Name of the model in the folder of ``sttau train``.
+MODEL_FILE = "model.safetensors"
+#: Labeled examples next to a model, which ``sttau serve`` shows and evaluates.
+EXAMPLES_FILE = "examples.csv"
+
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     """Write a file in one step: whoever looks sees the old content or the new, never a part. Folders are made.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from automata.fa.dfa import DFA
 from torch import Tensor, nn
 
 from sttau.automata import Equivalence, ExtractedDFA, extract_dfa, tomita
-from sttau.data import SequenceDataset, load
+from sttau.calibration import calibrate
+from sttau.data import Schema, SequenceDataset, load
 from sttau.engine import Readout
+from sttau.files import EXAMPLES_FILE, MODEL_FILE, write_atomically
 from sttau.inference import Prediction, predict
 from sttau.jobs import Result
 from sttau.layers import STTauGRU, STTauLSTM
@@ -26,6 +30,9 @@ from sttau.metrics import (
 )
 from sttau.models import SequenceClassifier
 from sttau.training import Update, fit
+
+#: Roles of the columns of tables of images.
+IMAGE_ROLES: dict[str, Any] = {"target": "digit", "id": "image", "time": "row"}
 
 #: Called with a title, the number of finished updates, and their total.
 Progress = Callable[[str, int, int], None]
@@ -71,6 +78,7 @@ class AutomatonRun:
         strings: Number of test strings.
         longest: Length of the longest test string.
         result: Result line.
+        model: Network of the last attempt.
     """
 
     truth: DFA
@@ -82,6 +90,7 @@ class AutomatonRun:
     strings: int
     longest: int
     result: Result
+    model: SequenceClassifier
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ class DigitRun:
         ood: Predictions for OOD digits after every row.
         curve: Reliability curve of the predictions after every row.
         result: Result line.
+        model: Trained network.
     """
 
     method: str
@@ -101,6 +111,7 @@ class DigitRun:
     ood: Prediction
     curve: ReliabilityCurve
     result: Result
+    model: SequenceClassifier
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,7 @@ class Quickstart:
     settings: Settings
     automaton: AutomatonRun
     digits: list[DigitRun]
+    validation: SequenceDataset
     test: SequenceDataset
     ood: SequenceDataset
 
@@ -138,7 +150,7 @@ def run_quickstart(settings: Settings | None = None, seed: int = 0, progress: Pr
         for number in range(settings.digit_seeds)
         for method in ("lstm", "st-tau")
     ]
-    return Quickstart(settings, automaton, runs, seen["test"], ood)
+    return Quickstart(settings, automaton, runs, seen["validation"], seen["test"], ood)
 
 
 def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent) -> AutomatonRun:
@@ -190,7 +202,7 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
     )
     longest = int(test.lengths.max()) - 1
     return AutomatonRun(
-        tomita(settings.grammar), extracted, equivalence, log, attempt + 1, wrong, len(test), longest, result
+        tomita(settings.grammar), extracted, equivalence, log, attempt + 1, wrong, len(test), longest, result, model
     )
 
 
@@ -273,9 +285,66 @@ def learn_digits(
             },
             seconds=round(time.perf_counter() - began, 2),
         ),
+        model=model,
     )
 
 
 def _all_steps(reading: Prediction, data: SequenceDataset) -> tuple[Tensor, Tensor]:
     """Return the predictions after every row, and their labels."""
     return reading.mean.flatten(0, 1), data.labels.repeat_interleave(reading.mean.shape[1])
+
+
+def save_models(quickstart: Quickstart, folder: Path) -> list[Path]:
+    """Save the models of the first seed, calibrated, each with labeled examples; ``sttau serve`` shows them.
+
+    Args:
+        quickstart: Result of the quickstart. Its digit models are calibrated.
+        folder: Folder for a folder per model.
+
+    Returns:
+        The paths of the models.
+    """
+    paths = []
+    images = [*zip(quickstart.test.inputs, quickstart.test.labels.tolist(), strict=True)]
+    images += [(image, -1) for image in quickstart.ood.inputs]
+    digits = [f"digit {number}" for number in range(10 - len(quickstart.settings.ood_digits))]
+    described = replace(
+        quickstart.test,
+        class_names=tuple(digits),
+        feature_names=tuple(f"pixel{place}" for place in range(8)),
+        schema=Schema("long", **IMAGE_ROLES, task="classification"),
+    )
+    for run in quickstart.digits:
+        if run.result.seed != quickstart.digits[0].result.seed:
+            continue
+        own = folder / ("digits" if run.method == "st-tau" else f"digits-{run.method}")
+        write_images(own / EXAMPLES_FILE, images, [*digits, ""])
+        run.model.set_metadata(described)
+        calibrate(run.model, quickstart.validation, coverage=0.9)
+        paths.append(run.model.save(own / MODEL_FILE))
+    strings = load(f"tomita{quickstart.settings.grammar}", "test")
+    assert strings.vocabulary is not None
+    own = folder / f"tomita{quickstart.settings.grammar}"
+    lines = ["text,label"]
+    for tokens, length, label in zip(strings.inputs, strings.lengths, strings.labels.tolist(), strict=True):
+        text = "".join(strings.vocabulary[token] for token in tokens[1:length].tolist())
+        lines += [f"{text},{strings.class_names[label]}"] if 0 < len(text) <= 30 else []
+    write_atomically(own / EXAMPLES_FILE, ("\n".join(lines[:500]) + "\n").encode())
+    model = quickstart.automaton.model
+    model.set_metadata(replace(strings, schema=Schema("strings", target="label", text="text", task="classification")))
+    return [*paths, model.save(own / MODEL_FILE)]
+
+
+def write_images(path: Path, images: Iterable[tuple[Tensor, int]], names: Sequence[str]) -> Path:
+    """Write images as a long table, one row of pixels per row, as :func:`sttau.data.read` reads it.
+
+    Args:
+        path: Path of the table.
+        images: Pixels, (rows, columns), and label of each image.
+        names: Name of each label.
+    """
+    lines = [",".join(["image", "row", *(f"pixel{place}" for place in range(8)), "digit"])]
+    for number, (pixels, label) in enumerate(images):
+        for row, values in enumerate(pixels.tolist()):
+            lines.append(",".join([f"{number}", f"{row}", *map(str, values), names[label]]))
+    return write_atomically(path, ("\n".join(lines) + "\n").encode())

@@ -9,9 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sttau.cli.common import usage_error
-
-#: Name of the model in the folder of ``sttau train``.
-MODEL_FILE = "model.safetensors"
+from sttau.files import MODEL_FILE
 
 ModelArgument = Annotated[Path, typer.Argument(help="Folder of sttau train, or a saved model (.safetensors).")]
 SamplesOption = Annotated[int, typer.Option(min=1, max=100_000, help="Monte Carlo samples per member.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from sttau.cli.common import (
     set_threads,
 )
 from sttau.cli.train import QUICK
+from sttau.files import EXAMPLES_FILE, MODEL_FILE
 
 
 def quickstart(
@@ -32,7 +34,7 @@ def quickstart(
 
     Example: sttau quickstart --out quickstart
     """
-    from sttau.quickstart import run_quickstart
+    from sttau.quickstart import run_quickstart, save_models
     from sttau.report.html import summary_table, write_report
 
     check_folder(out)
@@ -42,6 +44,7 @@ def quickstart(
         with ProgressBars("training:", MofNCompleteColumn()) as bars:
             result = run_quickstart(seed=seed, progress=bars.update)
         page = write_report(result, out)
+        save_models(result, out / "models")
 
     equivalence = result.automaton.equivalence
     language = f"Tomita {result.settings.grammar}"
@@ -54,6 +57,8 @@ def quickstart(
     print_table(*summary_table(result.results), title=f"Handwritten digits, {seeds}")
     with plain_errors():
         _own_file(out, seed)
+    print_line(f"$ sttau serve {out / 'models'}", style="bold")
+    print_line("shows these models in the browser: read along, step through the automaton, see how sure to be.")
     print_line(f"Report: {page} ({time.perf_counter() - began:.0f} s)")
     if not equivalence:
         raise typer.Exit(1)
@@ -65,21 +70,27 @@ def _own_file(out: Path, seed: int) -> None:
     from sttau.cli.train import train_file
     from sttau.data import load
     from sttau.predictions import Writer, predict_chunks
+    from sttau.quickstart import IMAGE_ROLES, write_images
 
     train, new = out / "digits.csv", out / "new.csv"
-    _write_table(train, load("digits", "train"))
-    _write_table(new, load("digits", "test"))
+    digits = [f"digit {number}" for number in range(10)]
+    for path, split in ((train, "train"), (new, "test")):
+        data = load("digits", split)
+        write_images(path, zip(data.inputs, data.labels.tolist(), strict=True), digits)
     command = f"sttau train {train} --target digit --id image --time row --risk 0.1 --out {out / 'model'} --quick"
     print_line(f"$ {command}", style="bold")
-    roles = {"target": "digit", "id": "image", "time": "row"}
-    train_file(train, out / "model", roles, options={"updates": QUICK}, risk=0.1, seed=seed)
+    train_file(train, out / "model", IMAGE_ROLES, options={"updates": QUICK}, risk=0.1, seed=seed)
     print_line(f"$ sttau predict {out / 'model'} {new} --out {out / 'predictions.csv'}", style="bold")
-    truth = [f"digit {label}" for label in load("digits", "test").labels.tolist()]
+    truth = [digits[label] for label in load("digits", "test").labels.tolist()]
     found: list[dict[str, Any]] = []
     with Writer(str(out / "predictions.csv")) as writer:
         for rows in predict_chunks(load_model(out / "model", "cpu"), new):
             writer.write(rows)
             found += rows
+    served = out / "models/digits-table"
+    served.mkdir(parents=True, exist_ok=True)
+    shutil.copy(out / "model" / MODEL_FILE, served / MODEL_FILE)
+    shutil.copy(new, served / EXAMPLES_FILE)
     right = [row["label"] == label for row, label in zip(found, truth, strict=True)]
     kept = [is_right for is_right, row in zip(right, found, strict=True) if not row["abstain"]]
     print_line(
@@ -87,16 +98,3 @@ def _own_file(out: Path, seed: int) -> None:
         + (f"; of the others {sum(kept) / len(kept):.1%} are right." if kept else "."),
         style="green",
     )
-
-
-def _write_table(path: Path, data: Any) -> None:
-    """Write images as a long table, one row of pixels per row."""
-    import csv
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["image", "row", *(f"pixel{place}" for place in range(8)), "digit"])
-        for image, (inputs, label) in enumerate(data):
-            for row, values in enumerate(inputs.tolist()):
-                table.writerow([image, row, *values, f"digit {int(label)}"])

@@ -20,7 +20,8 @@ from sttau.cli.common import (
     set_threads,
     usage_error,
 )
-from sttau.cli.model_files import MODEL_FILE, parse_settings
+from sttau.cli.model_files import parse_settings
+from sttau.files import MODEL_FILE
 
 #: Updates with ``--quick``.
 QUICK = 300

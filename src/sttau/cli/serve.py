@@ -1,0 +1,87 @@
+"""``sttau serve``: models over HTTP, and a page that shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sttau.cli.common import ThreadsOption, count, plain_errors, print_line, set_threads, usage_error
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders of sttau train, saved models (.safetensors), or folders of those."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="STTAU_TOKEN", help="Bearer token that requests must carry.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Name in the Host header that is answered; repeatable.")
+    ] = None,
+    max_bytes: Annotated[int, typer.Option(min=1024, help="Largest body of a request.")] = 8 << 20,
+    max_sequences: Annotated[int, typer.Option(min=1, help="Most sequences of a request.")] = 4096,
+    max_steps: Annotated[int, typer.Option(min=1, help="Most steps of a sequence.")] = 10_000,
+    max_samples: Annotated[int, typer.Option(min=1, help="Most Monte Carlo samples.")] = 100,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Most requests at a time.")] = 256,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until a request must be answered.")] = 30.0,
+    threads: ThreadsOption = 1,
+) -> None:
+    """Serve models: a page in the browser, an HTTP interface, and the Open Inference Protocol.
+
+    Example: sttau serve quickstart/models
+    """
+    from sttau.serve import Settings, create_app
+
+    if not models:
+        found = Path("quickstart/models")
+        ready = (
+            "sttau serve quickstart/models"
+            if found.is_dir()
+            else "sttau quickstart, then sttau serve quickstart/models"
+        )
+        usage_error(f"name a model, for instance the folder of sttau train. To try it: {ready}")
+    hosts = tuple(allow_host or ()) or (("127.0.0.1", "localhost", "[::1]") if host in _LOOPBACK else ())
+    set_threads(threads)
+    with plain_errors():
+        settings = Settings(
+            token=token, hosts=hosts, max_bytes=max_bytes, max_sequences=max_sequences, max_steps=max_steps,
+            max_samples=max_samples, max_waiting=max_waiting, timeout=timeout,
+        )  # fmt: skip
+        app = create_app(models, settings)
+        _run(app, host, port, settings.max_bytes, timeout)
+
+
+def _run(app: Any, host: str, port: int, max_bytes: int, timeout: float) -> None:
+    """Listen until interrupted."""
+    import socket
+
+    import uvicorn
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(512)
+        server = app.state.server
+        shown = f"[{host}]" if ":" in host else host
+        print_line(f"{count(len(server.registry), 'model')}: {', '.join(server.registry.names)}")
+        print_line(f"http://{shown}:{listener.getsockname()[1]}/  (stop with Ctrl-C)", style="green")
+        if host not in _LOOPBACK and server.settings.token is None:
+            print_line("Whoever reaches this address can use the models; --token asks for a token.", style="yellow")
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            ws_max_size=max_bytes,
+            timeout_keep_alive=10,
+            server_header=False,
+            timeout_graceful_shutdown=max(1, int(timeout)),
+        )
+        uvicorn.Server(config).run(sockets=[listener])
