@@ -58,6 +58,6 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 def test_a_new_command_is_one_file_and_one_word(tmp_path: Path) -> None:
     package = copy_package(tmp_path)
     (package / "cli" / "greet.py").write_text(NEW_COMMAND, "utf-8")
-    replace_once(package / "cli" / "__init__.py", '"bench")', '"bench", "greet")')
+    replace_once(package / "cli" / "__init__.py", '"bench",', '"bench", "greet",')
     assert run_copy(package, "-m", "sttau", "greet", "--name", "Ada") == "Hello Ada!\n"
     assert "Greet somebody." in run_copy(package, "-m", "sttau", "--help")

@@ -21,16 +21,27 @@ from sttau.engine.simd import Array
 from sttau.engine.simd.arrays import as_array, as_integers, as_tensor, empty, filled
 from sttau.engine.simd.threads import ranges, run_all
 
+_FLOAT32_STEPS = 256  # up to which float32 is accurate to about 1e-6
+
 
 def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
     """As :func:`sttau.engine.path_sum.transition_rows`, for hidden states that all inputs share."""
-    return reference.transition_rows(inputs, hidden, weights, update=_update)
+    with torch.autocast("cpu", enabled=False):  # the kernels compute in float32 and float64
+        return reference.transition_rows(inputs, hidden, weights, update=_update)
 
 
 def state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """As :func:`sttau.engine.path_sum.state_distribution`, for at least one matrix."""
+    """As :func:`sttau.engine.path_sum.state_distribution`, for at least one matrix.
+
+    Long chains of float32 matrices are computed in float64, with rows whose sums are 1 in float64 too; otherwise
+    rounding, of the sums above all, would grow with the number of steps.
+    """
+    dtype = first.dtype
+    if dtype != torch.float64 and matrices.shape[1] > _FLOAT32_STEPS:
+        first, matrices = first.double(), matrices.double()
+        matrices = matrices / matrices.sum(-1, keepdim=True)
     result: Tensor = _Chain.apply(first, matrices, lengths)  # type: ignore[no-untyped-call]
-    return result
+    return result.to(dtype)
 
 
 def _update(x: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
