@@ -66,6 +66,13 @@ def test_the_table_of_conformal_sets_is_that_of_the_results() -> None:
         assert abs(mean(covered) - 90) < 1
 
 
+def test_the_table_of_the_length_effect_is_that_of_the_results() -> None:
+    page = (ROOT / "docs/metrics.md").read_text("utf-8")
+    for one in read_results(ROOT / "benchmarks/detection/length_effect.jsonl"):
+        cells = f"| {one.metrics['auroc']:.1f} | {one.metrics['aupr']:.1f} |"
+        assert f"| `{one.method}` | {one.settings['ood']} {cells}" in page
+
+
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)", page.read_text("utf-8")):

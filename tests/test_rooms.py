@@ -31,6 +31,8 @@ COVERED = {
     # files that hold one case each of what is tested over all cases
     "methods/[!r]*.py": "methods/test_build.py",
     "methods/record.py": "methods/test_build.py",
+    "ood/detectors/*.py": "ood/test_detector.py",
+    "models/kept.py": "ood/test_detector.py",
     "ood/scores/*.py": "ood/test_scores.py",
     "calibration/*.py": "calibration/test_scaling.py",
     "data/*_reviews.py": "data/test_reviews.py",

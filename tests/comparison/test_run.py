@@ -228,3 +228,16 @@ def test_bad_arguments_are_rejected_before_any_training(
     arguments |= changes
     with pytest.raises(kind, match=words):
         compare(arguments.pop("methods"), arguments.pop("data"), **arguments)
+
+
+def test_ood_data_is_detected_by_the_detector_of_choice() -> None:
+    data = digits()
+    found = {
+        name: compare(["lstm"], data, ood=data[2].inputs.flip(1), detector=name, seeds=1, **SMALL)
+        for name in ("max-probability", "mahalanobis")
+    }
+    values = {name: one.row("lstm", "auroc")["value"] for name, one in found.items()}
+    assert values["max-probability"] != values["mahalanobis"]
+    assert found["max-probability"].row("lstm", "nll")["value"] == found["mahalanobis"].row("lstm", "nll")["value"]
+    with pytest.raises(ValueError, match="detector must be one of"):
+        compare(["lstm"], data, detector="none", seeds=1, **SMALL)

@@ -42,6 +42,9 @@ def compare(
         str, typer.Option(help="Method that the others are tested against; the first by default.")
     ] = "",
     ood: Annotated[str, typer.Option(help="Name of a data set whose sequences are out-of-distribution.")] = "",
+    detector: Annotated[
+        str, typer.Option(help="Score or detector of OOD sequences: max-probability, entropy, mahalanobis, knn, …")
+    ] = "max-probability",
     scaling: Annotated[
         bool, typer.Option("--scaling", help="Also show every method after temperature scaling.")
     ] = False,
@@ -72,6 +75,7 @@ def compare(
             [name.strip() for name in methods.split(",")] if methods else list(METHODS),
             _splits(data, target=target, id=id, time=time, text=text, group=group),
             ood=ood or None,
+            detector=detector,
             reference=reference or None,
             seeds=seeds,
             settings=settings,

@@ -23,7 +23,7 @@ from sttau.files import write_atomically
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.metrics.rows import Rows, metric_rows
 from sttau.models import Predictor
-from sttau.ood import max_probability_score
+from sttau.ood import make_detector, max_probability_score
 from sttau.training import ProgressBar, TrainOptions, Update, fit, validation
 
 
@@ -146,8 +146,13 @@ def train_network(
     return model, len(log), seconds
 
 
-def evaluate_network(model: Predictor, splits: Splits, seed: int, samples: int, scaling: bool) -> Evaluation:
-    """Predict the test data with a trained network, also after temperature scaling if ``scaling``."""
+def evaluate_network(
+    model: Predictor, splits: Splits, seed: int, samples: int, scaling: bool, detector: str = "max-probability"
+) -> Evaluation:
+    """Predict the test data with a trained network, also after temperature scaling if ``scaling``.
+
+    OOD data is detected by a score of the predictions, or by a detector that is fitted to the training data.
+    """
 
     def run(inputs: Tensor, lengths: Tensor | None) -> Any:
         return predict(model, inputs, lengths, samples, seed, keep_samples=True)
@@ -167,12 +172,18 @@ def evaluate_network(model: Predictor, splits: Splits, seed: int, samples: int, 
         return Evaluation(milliseconds, rows | set_rows(decided, _targets(test)))
     labels, known_labels = test.labels.long().cpu(), known.labels.long().cpu()
     ood = None if splits.ood is None else run(*splits.ood).cpu()
+    fitted = None
+    if splits.ood is not None and detector != "max-probability":
+        found = make_detector(detector, samples=samples, seed=seed).fit(model, splits.train)
+        fitted = [found.score(model, test.inputs, test.lengths), found.score(model, *splits.ood)]
 
     def all_rows(change: Callable[[Prediction], Tensor]) -> Rows:
         """Rows with the probabilities changed in all splits alike."""
         rows = metric_rows("classification", change(prediction), labels)
         if ood is not None:
-            rows |= metric_rows("detection", *(max_probability_score(change(one)) for one in (prediction, ood)))
+            rows |= metric_rows(
+                "detection", *(fitted or [max_probability_score(change(one)) for one in (prediction, ood)])
+            )
         decisions = decisions_for(replace(held_out, mean=change(held_out)), known_labels)
         return rows | set_rows(replace(prediction, mean=change(prediction), decisions=decisions), labels)
 

@@ -22,6 +22,7 @@ from sttau.methods import DataSpec, Factory, build, resolve
 from sttau.metrics.rows import Rows, evaluate_rows
 from sttau.metrics.statistics import holm, metric_intervals, metric_p_values
 from sttau.models import Predictor
+from sttau.ood import make_detector
 
 
 def compare(
@@ -29,6 +30,7 @@ def compare(
     data: str | Sequence[SequenceDataset],
     *,
     ood: Any = None,
+    detector: str = "max-probability",
     reference: str | None = None,
     seeds: int | Sequence[int] = 3,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -57,8 +59,10 @@ def compare(
             function of the training data and a seed that returns a model.
         data: Name of a data set, or (train, validation, test). Labels are classes or floats; for floats every network
             also predicts a variance, and errors are in the unit of the labels.
-        ood: OOD sequences: a data set, its name (its test split is used), or inputs. Adds AUROC and AUPR of
-            1 - confidence.
+        ood: OOD sequences: a data set, its name (its test split is used), or inputs. Adds AUROC and AUPR of the
+            detector.
+        detector: Score of predictions (``max-probability``, ``entropy``, …) or detector fitted to the training data
+            (``mahalanobis``, ``knn``, ``energy``, …); see :func:`sttau.ood.make_detector`.
         reference: Method that all others are tested against; the first by default.
         seeds: Number of seeds, starting at 0, or a list of seeds.
         settings: Arguments of a method's layer, by method, and ``size`` of an ensemble, ``cell`` (``lstm`` or ``gru``)
@@ -99,6 +103,7 @@ def compare(
     chosen = [as_integer("seeds", seed) for seed in given]
     if not chosen or len(set(chosen)) < len(chosen):
         raise ValueError(f"seeds must be at least 1, or different integers, got {seeds!r}")
+    make_detector(detector)  # raises for an unknown name before anything is trained
     options = training_options(training)
     makers, own = _makers(named, spec, settings or {}, hidden_size, splits.train)
     for make in makers.values():
@@ -117,7 +122,7 @@ def compare(
         own_options = options.with_changes(seed=seed, folder=where)
         make = partial(makers[name], seed)
         model, updates, seconds = train_network(make, splits, title, samples, own_options, place, progress)
-        evaluation = evaluate_network(model, splits, seed, samples, scaling)
+        evaluation = evaluate_network(model, splits, seed, samples, scaling, detector)
         networks[name].append(Network(model, updates, seconds, evaluation))
 
     results = [

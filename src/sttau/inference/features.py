@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sttau.checks import as_integer, cpu_by_default
-from sttau.engine import fingerprint
+from sttau.engine import Readout, fingerprint
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
 from sttau.layers import SAMPLED_MODES
@@ -16,11 +16,19 @@ from sttau.models import Predictor, SequenceModel
 
 
 @cpu_by_default()
-def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10, seed: int = 0) -> Tensor:
+def features(
+    model: Predictor,
+    data: Any,
+    lengths: Any = None,
+    samples: int = 10,
+    seed: int = 0,
+    *,
+    readout: Readout | None = "cell",
+) -> Tensor:
     """Return the output of the recurrent layer at the end of each sequence, averaged over samples.
 
-    For a finite-state layer it is u_T, the cell's output, whatever the head reads: mixtures of a few states are harder
-    to tell apart. Members of an ensemble are concatenated.
+    For a finite-state layer it is by default u_T, the cell's output, whatever the head reads: mixtures of a few states
+    are harder to tell apart. Members of an ensemble are concatenated.
 
     Args:
         model: A classifier or regressor, or an ensemble.
@@ -28,6 +36,7 @@ def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10
         lengths: (batch,) valid steps of padded arrays.
         samples: Monte Carlo samples per member.
         seed: Seed of the sampling noise.
+        readout: Output of a finite-state layer; None for the one that the head reads.
 
     Returns:
         (batch, members · directions · hidden_size), on the CPU.
@@ -40,10 +49,12 @@ def features(model: Predictor, data: Any, lengths: Any = None, samples: int = 10
     """
     samples, seed = as_integer("samples", samples, 1), as_integer("seed", seed)
     inputs, lengths = as_inputs(model, data, lengths)
-    return torch.cat([_features(member, inputs, lengths, samples, seed) for member in model.members], dim=-1)
+    return torch.cat([_features(m, inputs, lengths, samples, seed, readout) for m in model.members], dim=-1)
 
 
-def _features(model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samples: int, seed: int) -> Tensor:
+def _features(
+    model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samples: int, seed: int, readout: Readout | None
+) -> Tensor:
     mode = model.resolve_mode(None)
     mode = "soft" if mode == "exact" else mode
     samples = samples if mode in SAMPLED_MODES else 1
@@ -53,7 +64,7 @@ def _features(model: SequenceModel, inputs: Tensor, lengths: Tensor | None, samp
         floats = model.layer.floats_per_step(mode, per_step=False)
         for chunk in chunks(inputs, lengths, model.device, floats, samples):
             (noise,) = noises(fingerprint(chunk.inputs, chunk.lengths), samples, seed, samples, mode)
-            read = model.features(chunk.inputs, chunk.lengths, noise=noise, mode=mode, readout="cell")
+            read = model.features(chunk.inputs, chunk.lengths, noise=noise, mode=mode, readout=readout)
             rows.append(chunk.rows)
             parts.append(read.unflatten(0, (samples, -1)).mean(0).cpu())
     return torch.cat(parts)[torch.cat(rows).argsort()]

@@ -6,6 +6,7 @@ from sttau.models.criterion import focal_loss
 from sttau.models.decisions import Decisions, Threshold
 from sttau.models.ensemble import DeepEnsemble
 from sttau.models.heads import FixedLabels
+from sttau.models.kept import KeptTensors
 from sttau.models.predictor import Predictor, Task
 from sttau.models.preprocessing import Missing, Observed, Preprocessing, TargetScaling
 from sttau.models.regressor import Gaussian, SequenceRegressor
@@ -18,6 +19,7 @@ __all__ = [
     "FixedLabels",
     "Gaussian",
     "Head",
+    "KeptTensors",
     "Missing",
     "Observed",
     "Predictor",

@@ -23,7 +23,7 @@ from sttau.models.preprocessing import Preprocessing
 from sttau.models.steps import features_per_step, partial_patches
 from sttau.padding import clear_padding
 
-_UNKNOWN = 1  # the id of "<unk>" in every vocabulary made by ``sttau.data``
+UNKNOWN = 1  # the id of "<unk>" in every vocabulary made by ``sttau.data``
 
 
 class Chain(NamedTuple):
@@ -148,7 +148,7 @@ class SequenceModel(Predictor):
             inputs = self.preprocessing.channels(inputs, lengths)
         inputs = inputs.to(torch.int64 if self.reads_tokens else self.dtype)
         if self.training and self.word_dropout:
-            inputs = torch.where(torch.rand(inputs.shape, device=inputs.device) < self.word_dropout, _UNKNOWN, inputs)
+            inputs = torch.where(torch.rand(inputs.shape, device=inputs.device) < self.word_dropout, UNKNOWN, inputs)
         if self.training and self.input_noise:
             inputs = inputs + self.input_noise * torch.randn_like(inputs)
         return clear_padding(inputs, lengths), None if lengths is None else lengths.to(inputs.device)

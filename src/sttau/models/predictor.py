@@ -16,6 +16,7 @@ from sttau.data import Described, Schema
 from sttau.engine import Noise
 from sttau.layers import LayerMode
 from sttau.models.decisions import Decisions, Threshold
+from sttau.models.kept import KeptTensors
 
 if TYPE_CHECKING:
     from sttau.models.base import SequenceModel
@@ -32,14 +33,17 @@ class Predictor(nn.Module):
     Attributes:
         task: ``classification`` or ``regression``.
         decisions: Validation data in brief and the thresholds chosen on it; None before :func:`sttau.calibrate`.
+        detector: What an OOD detector found; None before :meth:`sttau.ood.Detector.keep`.
     """
 
     task: ClassVar[Task]
     decisions: Decisions | None
+    detector: KeptTensors | None
 
     def __init__(self) -> None:
         super().__init__()
         self.decisions = None
+        self.detector = None
 
     @property
     @abstractmethod

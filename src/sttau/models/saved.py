@@ -17,6 +17,7 @@ from sttau.models.base import SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.decisions import Decisions
 from sttau.models.ensemble import DeepEnsemble
+from sttau.models.kept import KeptTensors
 from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing, TargetScaling
@@ -77,8 +78,9 @@ def save(model: Predictor, path: str | os.PathLike[str]) -> Path:
     bad = _not_finite(weights)
     if bad:
         raise ValueError(f"the model cannot be saved: it has weights that are not finite, {bad}. Train it again.")
-    decisions = {} if model.decisions is None else {"decisions": model.decisions.config()}
-    return MODEL_FORMAT.write(path, model.config() | decisions, weights)
+    kept: dict[str, Any] = {} if model.decisions is None else {"decisions": model.decisions.config()}
+    kept |= {} if model.detector is None else {"detector": model.detector.config()}
+    return MODEL_FORMAT.write(path, model.config() | kept, weights)
 
 
 def load(path: str | os.PathLike[str], device: torch.device | str = "cpu", *, max_bytes: int | None = MAX_BYTES) -> Any:
@@ -171,6 +173,8 @@ def build(config: Header) -> Predictor:
         model = _build_network(config)
     if "decisions" in config:
         model.decisions = Decisions(**config["decisions"])
+    if "detector" in config:
+        model.detector = KeptTensors(**config["detector"])
     return model
 
 

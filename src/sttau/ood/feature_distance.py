@@ -16,6 +16,11 @@ class FeatureDistance:
     The features of each class are modeled as Gaussian, with one mean per class and a shared covariance with Ledoit-Wolf
     shrinkage (2004). Confidence depends on the distance to a decision boundary; this distance depends on whether
     similar sequences occurred in training, whatever the confidence. Larger means more probably out-of-distribution.
+    :class:`sttau.ood.Mahalanobis` is the same as a detector for models.
+
+    Args:
+        means: (classes, size) means; set by ``fit``.
+        precision: (size, size) inverse of the covariance; set by ``fit``.
 
     Example:
         >>> import torch
@@ -29,9 +34,8 @@ class FeatureDistance:
         True
     """
 
-    def __init__(self) -> None:
-        self._means: Tensor | None = None
-        self._precision: Tensor | None = None
+    def __init__(self, means: Tensor | None = None, precision: Tensor | None = None) -> None:
+        self._means, self._precision = means, precision
 
     def fit(self, features: Any, labels: Any) -> FeatureDistance:
         """Estimate means and covariance.
@@ -58,14 +62,19 @@ class FeatureDistance:
         Args:
             features: (sequences, size).
         """
+        means, precision = self.state().values()
+        x = self._checked(features)
+        if x.shape[1] != means.shape[1]:
+            raise ValueError(f"features have size {x.shape[1]}, but the distance was fitted to {means.shape[1]}")
+        apart = x[:, None] - means
+        distances: Tensor = torch.einsum("ncf,fg,ncg->nc", apart, precision, apart).amin(1)
+        return distances
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the arguments that construct this fitted distance."""
         if self._means is None or self._precision is None:
             raise RuntimeError("this FeatureDistance is not fitted; call fit with features of training data first")
-        x = self._checked(features)
-        if x.shape[1] != self._means.shape[1]:
-            raise ValueError(f"features have size {x.shape[1]}, but the distance was fitted to {self._means.shape[1]}")
-        apart = x[:, None] - self._means
-        distances: Tensor = torch.einsum("ncf,fg,ncg->nc", apart, self._precision, apart).amin(1)
-        return distances
+        return {"means": self._means, "precision": self._precision}
 
     def _checked(self, features: Any) -> Tensor:
         x = as_tensor("features", features).to(torch.float64).cpu()
