@@ -23,8 +23,8 @@ playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 AXE = (Path(__file__).parent / "vendor/axe.min.js").read_text("utf-8")
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WIDTHS = (390, 820, 1400)
 VIEWS = ("read?model=series&example=3", "read?model=strings&input=0110", "machine?string=011&kind=pa", "sure", "file")

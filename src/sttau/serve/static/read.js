@@ -12,6 +12,7 @@ export async function render(root, models, values) {
   const model = () => models.find((one) => one.name === state.model) || models[0];
   state.model = model().name;
   let timer = null;
+  let latest = 0; // an answer that is overtaken by another request is not shown
   const controls = element("div", { class: "controls card" });
   const output = element("div", { "aria-busy": "false" });
   root.append(
@@ -78,14 +79,18 @@ export async function render(root, models, values) {
 
   async function read() {
     clearInterval(timer);
+    latest += 1;
+    const own = latest;
     keep();
     output.setAttribute("aria-busy", "true");
     try {
       const given = await inputs();
       const names = [state.model, state.compare].filter(Boolean);
       const answers = await Promise.all(names.map((name) => post("/api/predict", { model: name, inputs: given.value, per_step: true })));
+      if (own !== latest) return;
       show(given, names.map((name, place) => ({ model: models.find((one) => one.name === name), found: answers[place].predictions[0] })));
     } catch (error) {
+      if (own !== latest) return;
       output.replaceChildren(failure(error));
     }
     output.setAttribute("aria-busy", "false");

@@ -16,18 +16,23 @@ export async function render(root, models, values) {
   const model = () => able.find((one) => one.name === state.model);
   const controls = element("div", { class: "controls card" });
   const output = element("div", { "aria-busy": "false" });
+  let latest = 0;
   const keep = () => keepState("sure", state);
   root.append(element("p", { class: "lead" }, ["A model is calibrated if predictions with 90 % confidence are right in 90 % of all cases. Check it on labeled data."]),
     controls, output);
 
   async function load(file) {
+    latest += 1;
+    const own = latest;
     keep();
     output.setAttribute("aria-busy", "true");
     output.replaceChildren(element("p", {}, ["Evaluating …"]));
     try {
       const query = `/api/evaluate?model=${encodeURIComponent(state.model)}`;
       if (!file && !model().has_examples) throw new Error("This model has no examples. Choose a labeled file.");
-      show(await send(file ? `${query}&name=${encodeURIComponent(file.name)}` : query, file ? await file.arrayBuffer() : ""));
+      const found = await send(file ? `${query}&name=${encodeURIComponent(file.name)}` : query, file ? await file.arrayBuffer() : "");
+      if (own !== latest) return;
+      show(found);
     } catch (error) {
       output.replaceChildren(failure(error));
     }
