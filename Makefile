@@ -30,6 +30,7 @@ lint: $(READY)
 	@$(BIN)/lint-imports
 
 tests: $(READY)
+	@command -v chromium >/dev/null || echo "NO BROWSER: the page of sttau serve is not tested (apt-get install chromium)"
 	@$(BIN)/pytest -n 2
 
 quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
