@@ -5,6 +5,6 @@ from __future__ import annotations
 from sttau.cli.common import make_app
 
 #: Modules of the commands, in the order of ``sttau --help``.
-COMMANDS = ("quickstart", "train", "predict", "evaluate", "run", "compare", "extract", "data", "rl", "bench")
+COMMANDS = ("quickstart", "train", "predict", "evaluate", "run", "compare", "learn", "extract", "data", "rl", "bench")
 
 app = make_app("sttau", "Recurrent networks that know when they do not know.", __name__, COMMANDS)
