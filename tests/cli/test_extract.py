@@ -92,12 +92,12 @@ def test_a_network_whose_training_failed_is_a_failure_unless_forced(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "message", "code"),
     [
-        (["--out", "a.pdf"], "an automaton is written as .svg, .png, .dot, .json, .prism, got 'a.pdf'", 1),
+        (["--out", "a.pdf"], "an automaton is written as .svg, .png, .dot, .json, .prism, .jff, .att, got 'a.pdf'", 1),
         (["--start", "$"], "start must be in the vocabulary", 1),
-        (["--against", "none.json"], "none.json: No such file", 1),
+        (["--against", "none.json"], "there is no file none.json", 1),
         (["--kind", "nfa"], "--kind must be dfa or pa, got 'nfa'", 2),
-        (["--against", "tomita8"], "--against must be tomita1", 2),
-        (["--against", "palindromes"], "--against must be tomita1", 2),
+        (["--against", "tomita8"], "'tomita8' is not a language: tomita1", 2),
+        (["--against", "palindromes"], "'palindromes' is not a language: tomita1", 2),
         (["--accept", "maybe"], "--accept must be one of reject, accept or a number, got 'maybe'", 2),
         (["--relaxed", "--kind", "pa", "--start", ""], "--relaxed needs a start token", 2),
     ],

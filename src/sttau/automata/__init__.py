@@ -5,10 +5,17 @@ from sttau.automata.distances import Distance, bernoulli_kl, distance, rms_dista
 from sttau.automata.equivalence import Equivalence, compare
 from sttau.automata.exchange import (
     from_aalpy,
+    from_att,
+    from_dot,
+    from_jflap,
     from_json,
     from_networkx,
+    from_prism,
+    read_automaton,
     to_aalpy,
+    to_att,
     to_dot,
+    to_jflap,
     to_json,
     to_networkx,
     to_prism,
@@ -28,7 +35,7 @@ from sttau.automata.learning import (
 )
 from sttau.automata.reduction import Reduction, reduce
 from sttau.automata.value import AutomatonLike, as_automaton
-from sttau.data.strings import as_dataset
+from sttau.data.strings import as_dataset, read_strings
 from sttau.languages import (
     PA,
     accepts,
@@ -68,8 +75,12 @@ __all__ = [
     "extract_dfa",
     "extract_pa",
     "from_aalpy",
+    "from_att",
+    "from_dot",
+    "from_jflap",
     "from_json",
     "from_networkx",
+    "from_prism",
     "from_regex",
     "label_agreement",
     "learn",
@@ -80,11 +91,15 @@ __all__ = [
     "mutations",
     "random_dfa",
     "random_pa",
+    "read_automaton",
+    "read_strings",
     "reduce",
     "rms_distance",
     "stochastic",
     "to_aalpy",
+    "to_att",
     "to_dot",
+    "to_jflap",
     "to_json",
     "to_networkx",
     "to_prism",

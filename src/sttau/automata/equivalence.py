@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -34,7 +35,9 @@ class Equivalence:
         return f"equal: {self.reason}" if self.equal else f"different on “{self.counterexample}”: {self.reason}"
 
 
-def compare(first: AutomatonLike, second: AutomatonLike, *, tolerance: float = 1e-9) -> Equivalence:
+def compare(
+    first: AutomatonLike, second: AutomatonLike, *, tolerance: float = 1e-9, exact: bool = False
+) -> Equivalence:
     """Decide whether two automata accept every string with the same probability.
 
     **DFAs** are explored together (Hopcroft and Karp, 1971). The exploration covers all reachable pairs of states, so a
@@ -43,14 +46,19 @@ def compare(first: AutomatonLike, second: AutomatonLike, *, tolerance: float = 1
 
     **PAs** (a DFA compared with a PA is converted) are compared by Tzeng's algorithm (SIAM J. Comput. 21, 1992). The
     pairs of state distributions after all strings span a space of fewer than k + k' dimensions, and two PAs that agree
-    on a basis of it agree on all strings. The basis is taken from strings in order of length.
+    on a basis of it agree on all strings. The basis is taken from strings in order of length. In floating-point
+    arithmetic agreement has a tolerance; ``exact=True`` has none.
 
     Args:
         first: Automaton: a DFA, a PA, an extracted automaton or a compiled model.
         second: Automaton over the same symbols, in any order.
         tolerance: Tolerance for PAs. Probabilities this close count as equal, and a pair of distributions this close
-            (Euclidean) to the span of earlier ones as a combination of them. So "different" is certain, and "equal" is
-            a proof up to this rounding.
+            (Euclidean) to the span of earlier ones as a combination of them. "Different" is certain. "Equal" says that
+            the automata agree on the strings of the basis; it bounds no difference on long strings, on which errors
+            below the tolerance add up.
+        exact: Whether PAs are compared in rational arithmetic, without a tolerance: a probability is the decimal number
+            that is printed for it, so 0.1 is 1/10. Both results are then proofs. It is slow for more than about 20
+            states.
 
     Example:
         >>> from sttau.automata import stochastic, tomita
@@ -66,7 +74,7 @@ def compare(first: AutomatonLike, second: AutomatonLike, *, tolerance: float = 1
     a, b = as_automaton(first), as_automaton(second)
     if isinstance(a, DFA) and isinstance(b, DFA):
         return _compare_dfas(a, b)
-    return _compare_pas(*aligned(a, b), tolerance)
+    return _compare_exactly(*aligned(a, b)) if exact else _compare_pas(*aligned(a, b), tolerance)
 
 
 def _compare_dfas(first: DFA, second: DFA) -> Equivalence:
@@ -133,6 +141,51 @@ def _compare_pas(first: PA, second: PA, tolerance: float) -> Equivalence:
         f"the probabilities of {kept} strings agree to {tolerance:g}, and their state distributions span those of all "
         "strings",
     )
+
+
+def _compare_exactly(first: PA, second: PA) -> Equivalence:
+    """Tzeng's algorithm on fractions; the basis is kept in echelon form."""
+    symbols = range(len(first.alphabet))
+    tables = [_fractions(first.matrices), _fractions(second.matrices)]
+    outputs = [*_fractions(first.output), *(-p for p in _fractions(second.output))]
+    k = first.num_states
+    basis: list[tuple[int, list[Fraction]]] = []  # place of the first entry that is not 0, which is 1, and the row
+    queue: list[tuple[tuple[int, ...], list[Fraction]]] = [((), _fractions(torch.cat([first.initial, second.initial])))]
+    for word, states in queue:
+        gap = sum((p * f for p, f in zip(states, outputs, strict=True)), Fraction(0))
+        if gap:
+            p = sum((p * f for p, f in zip(states[:k], outputs[:k], strict=True)), Fraction(0))
+            string = "".join(first.alphabet[symbol] for symbol in word)
+            return Equivalence(
+                False, string, f"probabilities {float(p):.6g} and {float(p - gap):.6g}, exactly compared"
+            )
+        rest = states
+        for place, row in basis:
+            if factor := rest[place]:
+                rest = [x - factor * y for x, y in zip(rest, row, strict=True)]
+        lead = next((place for place, x in enumerate(rest) if x), None)
+        if lead is None:
+            continue
+        basis.append((lead, [x / rest[lead] for x in rest]))
+        for symbol in symbols:
+            moved = _moved(states[:k], tables[0][symbol]) + _moved(states[k:], tables[1][symbol])
+            queue.append(((*word, symbol), moved))
+    return Equivalence(
+        True, None, f"the probabilities of {len(basis)} strings agree exactly, and span those of all strings: a proof"
+    )
+
+
+def _fractions(values: Tensor) -> Any:
+    """Nested lists of the decimal numbers that are printed for floats, as fractions."""
+    if values.dim() == 0:
+        return Fraction(repr(float(values)))
+    return [_fractions(part) for part in values]
+
+
+def _moved(states: list[Fraction], table: list[list[Fraction]]) -> list[Fraction]:
+    """A distribution times a matrix."""
+    columns = range(len(table[0]))
+    return [sum((p * row[j] for p, row in zip(states, table, strict=True) if p), Fraction(0)) for j in columns]
 
 
 def aligned(first: AutomatonLike, second: AutomatonLike) -> tuple[PA, PA]:

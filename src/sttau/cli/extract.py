@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from sttau.cli.common import plain_errors, print_line, usage_error
+from sttau.cli.model_files import language
 
 if TYPE_CHECKING:
     from automata.fa.dfa import DFA
@@ -22,12 +22,13 @@ def extract(
         Path, typer.Argument(help="File of a classifier with an embedding and an STTauGRU, written by save().")
     ],
     out: Annotated[
-        list[Path] | None, typer.Option(help="File for the automaton: .svg, .png, .dot, .json or .prism; repeatable.")
+        list[Path] | None,
+        typer.Option(help="File: .svg, .png, .dot, .json, .prism, .jff or .att; repeatable."),
     ] = None,
     kind: Annotated[str, typer.Option(help="Kind of automaton: dfa or pa.")] = "dfa",
     against: Annotated[
         str,
-        typer.Option(help="Language to compare with: tomita1 … tomita7, stochastic1, stochastic2, or a .json file."),
+        typer.Option(help="Language to compare with: tomita1 … stochastic2, a file, or a regular expression."),
     ] = "",
     start: Annotated[str, typer.Option(help="First token of every sequence; may be empty for a PA.")] = "^",
     accept: Annotated[str, typer.Option(help="Name or number of the class of accepted strings.")] = "",
@@ -49,7 +50,7 @@ def extract(
     Exits with 1 if the language differs from that of --against, if the training of the network did not reach its goal,
     or if a DFA and its network label strings differently. PAs are equal up to rounding only, unless --within is given.
 
-    Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against tomita3
+    Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against "(10)*"
     """
     import sttau
     from sttau.plotting.automaton import check_ending, write_automaton
@@ -61,10 +62,11 @@ def extract(
     with plain_errors():
         for path in out or ():
             check_ending(path)
-        truth = _language(against) if against else None
         network = sttau.load(model)
         if not isinstance(network, sttau.SequenceClassifier) or not network.vocabulary:
             raise ValueError(f"{model} has no vocabulary: call model.set_metadata(data) before model.save(path)")
+        symbols = [symbol for symbol in network.vocabulary if symbol != start]
+        truth = language(against, symbols) if against else None
         accept_class = _class_number(network, accept)
         arguments = (network, network.vocabulary, start, accept_class, relaxed)
         extracted = _extract_dfa(*arguments) if kind == "dfa" else _extract_pa(*arguments, tolerance, leak)
@@ -175,14 +177,3 @@ def _class_number(network: SequenceClassifier, accept: str) -> int:
     if not 0 <= number < network.num_classes:
         usage_error(f"--accept must be one of {', '.join(names)} or a number, got {chosen!r}")
     return number
-
-
-def _language(name: str) -> DFA | PA:
-    """Return a language by its name, or an automaton from a file."""
-    from sttau.automata import from_json, stochastic, tomita
-
-    if known := re.fullmatch(r"tomita([1-7])|stochastic([12])", name):
-        return tomita(int(known[1])) if known[1] else stochastic(int(known[2]))
-    if not name.endswith(".json"):
-        usage_error(f"--against must be tomita1 … tomita7, stochastic1, stochastic2 or a .json file, got {name!r}")
-    return from_json(Path(name).read_text("utf-8"))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from sttau.data.dataset import SequenceDataset
+from sttau.errors import DataError
+from sttau.formats import read_text
 from sttau.languages.alphabets import encode_strings, single_characters
 
 #: Start token of every sequence (x_0 in the paper's Algorithm 1), so that the empty string is a sequence too.
@@ -56,3 +62,84 @@ def as_dataset(
         vocabulary=(START, *symbols),
         provenance=provenance,
     )
+
+
+class LabeledStrings(NamedTuple):
+    """Strings of a file, and their labels; None if the file has none."""
+
+    strings: list[str]
+    labels: list[bool] | None
+
+
+_LABELS = {
+    **dict.fromkeys(("1", "+", "accept", "accepted", "true", "yes"), True),
+    **dict.fromkeys(("0", "-", "-1", "reject", "rejected", "false", "no"), False),
+}
+
+
+def parse_strings(path: str | os.PathLike[str]) -> LabeledStrings:
+    """Return the strings of a text file, one per line, with their labels if there are any.
+
+    A line is a label and a string, separated by white space, a comma or a semicolon; a label alone is the empty string.
+    If no line has a separator, the lines are strings without labels.
+
+    Args:
+        path: Path of the file, in UTF-8.
+    """
+    lines = read_text(path, DataError).splitlines()
+    pairs = [re.fullmatch(r"([^\s,;]*)(?:[\t ]*[,;][\t ]*|[\t ]+)?(.*)", line.rstrip()) for line in lines]
+    if not any(re.search(r"[\s,;]", line) for line in lines):
+        return LabeledStrings(lines, None)
+    strings, labels = [], []
+    for number, found in enumerate(pairs, 1):
+        if found is None or not lines[number - 1].strip():
+            continue
+        label = _LABELS.get(found[1].lower())
+        if label is None:
+            if number == 1:
+                continue  # names of columns
+            raise DataError(
+                f"{Path(path).name}, line {number}: the label {found[1]!r} must be one of {', '.join(_LABELS)}; a line "
+                "is a label and a string"
+            )
+        if re.search(r"[\s,;]", found[2]):
+            raise DataError(f"{Path(path).name}, line {number}: the string {found[2][:40]!r} contains a separator")
+        labels.append(label)
+        strings.append(found[2])
+    return LabeledStrings(strings, labels)
+
+
+def read_strings(
+    path: str | os.PathLike[str], alphabet: Iterable[str] | None = None, *, split: str = "train"
+) -> SequenceDataset:
+    r"""Read labeled strings from a text file: a label and a string per line, a label alone for the empty string.
+
+    Labels are 1, +, accept, true, yes, or 0, -, reject, false, no; the separator is white space, a comma or a
+    semicolon. A first line with other words is a header.
+
+    Args:
+        path: Path of the file, in UTF-8.
+        alphabet: Symbols, each one character; those that occur if None.
+        split: Name of the split.
+
+    Raises:
+        DataError: If the file has no labels, or a line cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "strings.txt"
+        ...     _ = file.write_text("1 abab\n0 ba\n1\n")
+        ...     data = read_strings(file)
+        >>> data.vocabulary, data.lengths.tolist(), data.labels.tolist()
+        (('^', 'a', 'b'), [5, 3, 1], [1, 0, 1])
+    """
+    path = Path(path)
+    strings, labels = parse_strings(path)
+    if labels is None or not strings:
+        raise DataError(f"{path.name} has no labels: a line must be a label, 1 or 0, white space, and a string")
+    found = {symbol for string in strings for symbol in string}
+    if not (found or alphabet):
+        raise DataError(f"{path.name} has only empty strings: pass the alphabet")
+    symbols = found if alphabet is None else alphabet
+    return as_dataset(strings, labels, symbols, name=path.stem, split=split, provenance=f"Read from {path.name}")

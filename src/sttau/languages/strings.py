@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,27 @@ if TYPE_CHECKING:
     from automata.fa.dfa import DFA
 
 
-def accepts(dfa: DFA, strings: Sequence[str]) -> Tensor:
+class HasDFA(Protocol):
+    """An object that stands for a DFA, such as the result of an extraction."""
+
+    @property
+    def automaton(self) -> Any:
+        """The DFA, or a PA whose probabilities are 0 and 1."""
+
+
+def as_dfa(value: DFA | PA | HasDFA) -> DFA:
+    """Return the DFA that a value is or stands for; an error for a PA with other probabilities than 0 and 1.
+
+    Example:
+        >>> from sttau.languages import tomita
+        >>> as_dfa(PA.from_dfa(tomita(1))).accepts_input("11")
+        True
+    """
+    found: Any = getattr(value, "automaton", value)
+    return found.to_dfa() if isinstance(found, PA) else found
+
+
+def accepts(dfa: DFA | PA | HasDFA, strings: Sequence[str]) -> Tensor:
     """Return whether a DFA accepts each of many strings, all read at once: (strings,) booleans.
 
     Example:
@@ -26,6 +46,7 @@ def accepts(dfa: DFA, strings: Sequence[str]) -> Tensor:
         >>> accepts(tomita(1), ["", "1111", "110"])
         tensor([ True,  True, False])
     """
+    dfa = as_dfa(dfa)
     alphabet = single_characters(dfa.input_symbols)
     moves, final = transition_table(dfa, alphabet)
     ids, lengths = encode_strings(strings, alphabet)
@@ -35,7 +56,9 @@ def accepts(dfa: DFA, strings: Sequence[str]) -> Tensor:
     return torch.from_numpy(final[state])
 
 
-def balanced_strings(dfa: DFA, lengths: Iterable[int], count: int, *, seed: int) -> tuple[list[str], Tensor]:
+def balanced_strings(
+    dfa: DFA | PA | HasDFA, lengths: Iterable[int], count: int, *, seed: int
+) -> tuple[list[str], Tensor]:
     """Draw strings of each length uniformly: ``count`` from the language and as many from its complement.
 
     If one of the two has no string of a length, only the other one is sampled. Strings are drawn with replacement.
@@ -55,6 +78,7 @@ def balanced_strings(dfa: DFA, lengths: Iterable[int], count: int, *, seed: int)
         >>> balanced_strings(tomita(1), [3], 2, seed=0)
         (['100', '101', '111', '111'], tensor([False, False,  True,  True]))
     """
+    dfa = as_dfa(dfa)
     alphabet = single_characters(dfa.input_symbols)
     moves, final = transition_table(dfa, alphabet)
     lengths = list(lengths)
@@ -74,7 +98,7 @@ def balanced_strings(dfa: DFA, lengths: Iterable[int], count: int, *, seed: int)
     return strings, torch.tensor(labels, dtype=torch.bool)
 
 
-def mutations(dfa: DFA, strings: Sequence[str], *, seed: int) -> tuple[list[str], Tensor]:
+def mutations(dfa: DFA | PA | HasDFA, strings: Sequence[str], *, seed: int) -> tuple[list[str], Tensor]:
     """Replace one symbol of each string, at a random position; return the strings and their true labels.
 
     The empty string has no symbol to replace and is left out.
@@ -89,6 +113,7 @@ def mutations(dfa: DFA, strings: Sequence[str], *, seed: int) -> tuple[list[str]
         >>> mutations(tomita(1), ["1111", "11"], seed=0)
         (['0111', '10'], tensor([False, False]))
     """
+    dfa = as_dfa(dfa)
     alphabet = single_characters(dfa.input_symbols)
     if len(alphabet) < 2:
         raise ValueError("mutations need an alphabet of at least two symbols")

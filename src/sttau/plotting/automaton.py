@@ -17,12 +17,13 @@ from matplotlib.path import Path as Curve
 from torch import Tensor
 
 from sttau.automata import AutomatonLike
-from sttau.automata.exchange import diagram, to_dot, to_json, to_prism
+from sttau.automata.exchange import diagram
+from sttau.automata.exchange.files import to_text
 from sttau.files import write_atomically
 from sttau.plotting.automaton_layout import RADIUS, Points, arrange, extent
 from sttau.plotting.style import BLUE, INK, MUTED, look
 
-_SUFFIXES = (".svg", ".png", ".dot", ".json", ".prism")
+_SUFFIXES = (".svg", ".png", ".dot", ".json", ".prism", ".jff", ".att")
 _INCHES = 0.85  # size of one unit of the layout
 
 
@@ -149,7 +150,7 @@ def write_automaton(
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
 ) -> Path:
-    """Write an automaton in the format of the file's suffix: .svg, .png, .dot, .json or .prism.
+    """Write an automaton in the format of the file's suffix: .svg, .png, .dot, .json, .prism, .jff or .att.
 
     Args:
         automaton: Automaton.
@@ -158,8 +159,7 @@ def write_automaton(
         probabilities: Probabilities as in :func:`draw_automaton`, for drawings and DOT.
         variances: Variances as in :func:`draw_automaton`.
         smallest: Smallest probability as in :func:`draw_automaton`.
-        hidden: Pairs (state, symbol) as in :func:`draw_automaton`; .json and .prism cannot leave them out and are
-            refused.
+        hidden: Pairs (state, symbol) as in :func:`draw_automaton`; only drawings and .dot can leave them out.
 
     Example:
         >>> import tempfile
@@ -176,7 +176,7 @@ def write_automaton(
         "smallest": smallest,
         "hidden": hidden,
     }
-    if hidden and path.suffix in (".json", ".prism"):
+    if hidden and path.suffix not in (".svg", ".png", ".dot"):
         pairs = ", ".join(f"state {state} under {symbol!r}" for state, symbol in hidden)
         raise ValueError(
             f"{path.name} would define moves that are not known ({pairs}); write a drawing or .dot, which leave them "
@@ -184,12 +184,7 @@ def write_automaton(
         )
     if path.suffix in (".svg", ".png"):
         return save_drawing(drawing(automaton, title, **notes), path)
-    text = {
-        ".dot": lambda: to_dot(automaton, **notes),
-        ".json": lambda: to_json(automaton) + "\n",
-        ".prism": lambda: to_prism(automaton),
-    }[path.suffix]()
-    return write_atomically(path, text.encode())
+    return write_atomically(path, to_text(automaton, path.suffix, **notes).encode())
 
 
 def check_ending(path: Path) -> None:

@@ -12,6 +12,8 @@ from sttau.automata.exchange.states import number_states
 from sttau.automata.value import AutomatonLike, as_automaton
 from sttau.languages import PA
 
+_CERTAIN = 5e-4  # a probability that is shown as 1.000, or a variance that is negligible
+
 
 class Diagram(NamedTuple):
     """States and edges of a drawing; states are numbers.
@@ -40,7 +42,8 @@ def diagram(
     Args:
         automaton: Automaton. States of a DFA are numbered in breadth-first order, those of a PA by row.
         probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
-        variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
+        variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label unless the
+            edge is certain.
         smallest: Smallest probability of an edge of a PA that is shown.
         hidden: Pairs (state, symbol) of a PA whose edges are not shown, such as those without data.
 
@@ -102,5 +105,6 @@ def _pa_diagram(pa: PA, variances: Tensor | None, smallest: float, hidden: Colle
 
 def _label(symbol: str, probability: float | None, variance: float | None, digits: int) -> str:
     parts = [] if probability is None else [f"{probability:.{digits}f}"]
-    parts += [] if variance is None else [f"σ² {variance:.2g}"]
+    certain = variance is None or variance < _CERTAIN or (probability is not None and probability > 1 - _CERTAIN)
+    parts += [] if certain else [f"σ² {variance:.2g}"]
     return f"{symbol} [{', '.join(parts)}]" if parts else symbol

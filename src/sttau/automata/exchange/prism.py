@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 
+import torch
 from torch import Tensor
 
 from sttau.automata.value import AutomatonLike, as_pa
+from sttau.errors import AutomatonError, reading
+from sttau.languages import PA
+
+_COMMAND = re.compile(r"\[(\w+)\]\s*s=(\d+)\s*->\s*([^;]+);")
+_UPDATE = re.compile(r"\s*([\d.eE+-]+)\s*:\s*\(s'=(\d+)\)\s*")
 
 
 def to_prism(automaton: AutomatonLike) -> str:
@@ -59,3 +66,54 @@ def to_prism(automaton: AutomatonLike) -> str:
 def _updates(row: Tensor) -> str:
     """A distribution in PRISM's syntax, with all digits: PRISM requires sums of 1 up to 1e-5."""
     return " + ".join(f"{p!r}:(s'={state})" for state, p in enumerate(row.tolist()) if p > 0)
+
+
+def from_prism(text: str, source: str = "the PRISM text") -> PA:
+    """Return the PA of a model as :func:`to_prism` writes it: one variable ``s``, actions ``a_…``, the reward "output".
+
+    Args:
+        text: Content of the file.
+        source: Name of the file for error messages.
+
+    Raises:
+        AutomatonError: If the text holds no such model.
+
+    Example:
+        >>> from sttau.automata import stochastic
+        >>> from_prism(to_prism(stochastic(2))) == stochastic(2)
+        True
+    """
+    with reading(source, AutomatonError, "Only models that to_prism writes can be read."):
+        names = {
+            action: json.loads(symbol) for action, symbol in re.findall(r"^// (a_\d+) is (.*)$", text, re.MULTILINE)
+        }
+        code = re.sub(r"//.*", "", text)
+        variable = re.search(r"\bs\s*:\s*\[0\.\.(\d+)\]\s*init\s+(\d+)\s*;", code)
+        if not re.search(r"\bmdp\b", code) or variable is None:
+            raise AutomatonError(f"{source} is no MDP with one variable s")
+        count, first = int(variable[1]) + 1, int(variable[2])
+        rows: dict[str, dict[int, dict[int, float]]] = {}
+        for action, state, updates in _COMMAND.findall(code):
+            row = rows.setdefault(action, {}).setdefault(int(state), {})
+            for part in re.split(r"\+(?=\s*[\d.]+[^:]*:)", updates):
+                found = _UPDATE.fullmatch(part)
+                if found is None:
+                    raise AutomatonError(f"{source} has an update that is not read: {part.strip()[:60]!r}")
+                row[int(found[2])] = row.get(int(found[2]), 0.0) + float(found[1])
+        begin = rows.pop("start", None)
+        k = count - (begin is not None)
+        initial = torch.zeros(k, dtype=torch.float64)
+        for state, chance in ({first: 1.0} if begin is None else begin[first]).items():
+            initial[state] = chance
+        matrices = torch.zeros(len(rows), k, k, dtype=torch.float64)
+        for a, table in enumerate(rows.values()):
+            for state, row in table.items():
+                for target, chance in row.items():
+                    matrices[a, state, target] = chance
+        output = torch.zeros(k, dtype=torch.float64)
+        rewards = re.search(r'rewards\s+"output"(.*?)endrewards', code, re.DOTALL)
+        if rewards is None:
+            raise AutomatonError(f'{source} has no reward "output", the probability that a state accepts')
+        for state, chance in re.findall(r"s=(\d+)\s*:\s*([\d.eE+-]+)\s*;", rewards[1]):
+            output[int(state)] = float(chance)
+        return PA(initial, matrices, output, tuple(names.get(action, action.removeprefix("a_")) for action in rows))
