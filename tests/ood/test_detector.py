@@ -17,7 +17,7 @@ from sttau.inference import features
 from sttau.metrics import detection
 from sttau.ood import DETECTORS, SCORES, FeatureDistance, kept_detector, make_detector
 
-NAMES = [*SCORES, *(name for name in DETECTORS if name not in ("prediction-score", "unknown-tokens"))]
+NAMES = [*SCORES, *(name for name in DETECTORS if name not in ("prediction-score", "token-density", "unknown-tokens"))]
 
 
 def series(count: int, shift: float = 0.0, seed: int = 0) -> SequenceDataset:

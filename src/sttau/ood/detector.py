@@ -16,19 +16,19 @@ from sttau.models import FixedLabels, KeptTensors, Predictor
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_LARGEST = 5000  # training sequences that a detector is fitted to
-
 
 class Detector(ABC):
     """Base class of OOD detectors. For all of them, larger scores mean more probably out-of-distribution.
 
     Attributes:
         name: Name in :data:`sttau.ood.DETECTORS`.
+        largest: Number of training sequences it is fitted to at most; None for all.
         threshold: Largest score of in-distribution data; None before :meth:`choose_threshold`.
         tensors: What ``fit`` found.
     """
 
     name: ClassVar[str]
+    largest: ClassVar[int | None] = 5000
     tensors: dict[str, Tensor]
     threshold: float | None
 
@@ -42,7 +42,7 @@ class Detector(ABC):
         return f"{type(self).__name__}({threshold})"
 
     def fit(self, model: Predictor, train: Any) -> Self:
-        """Fit to training data; at most 5,000 sequences of it, evenly spaced.
+        """Fit to training data; where that is much, to some of its sequences (``largest``), evenly spaced.
 
         Args:
             model: A trained classifier or regressor, or an ensemble.
@@ -50,8 +50,8 @@ class Detector(ABC):
         """
         inputs, lengths = as_inputs(model, train)
         labels = getattr(train, "labels", None)
-        if len(inputs) > _LARGEST:
-            rows = torch.linspace(0, len(inputs) - 1, _LARGEST).long()
+        if self.largest is not None and len(inputs) > self.largest:
+            rows = torch.linspace(0, len(inputs) - 1, self.largest).long()
             inputs, lengths = inputs[rows], None if lengths is None else lengths[rows]
             labels = None if labels is None else labels[rows]
         self.check(model)

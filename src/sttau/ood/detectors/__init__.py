@@ -7,6 +7,7 @@ from sttau.ood.detectors.mahalanobis import Mahalanobis
 from sttau.ood.detectors.prediction_score import PredictionScore
 from sttau.ood.detectors.react import ReAct
 from sttau.ood.detectors.registry import DETECTORS, kept_detector, make_detector
+from sttau.ood.detectors.token_density import TokenDensity
 from sttau.ood.detectors.unknown_tokens import UnknownTokens
 from sttau.ood.detectors.vim import ViM
 
@@ -18,6 +19,7 @@ __all__ = [
     "Mahalanobis",
     "PredictionScore",
     "ReAct",
+    "TokenDensity",
     "UnknownTokens",
     "ViM",
     "kept_detector",

@@ -10,7 +10,9 @@ from sttau.ood.detector import Detector
 from sttau.ood.scores import SCORES
 
 #: The files with a ``DETECTOR``.
-_FILES = ("energy", "react", "vim", "knn", "mahalanobis", "unknown_tokens", "length", "prediction_score")
+_FILES = (
+    "energy", "react", "vim", "knn", "mahalanobis", "token_density", "unknown_tokens", "length", "prediction_score",
+)  # fmt: skip
 
 #: Every detector by its name.
 DETECTORS: dict[str, type[Detector]] = {
