@@ -1,7 +1,7 @@
 """What detectors that read no network find: the length of texts, and the share of unknown words.
 
-IMDB reviews are in-distribution; customer reviews and sentences of film reviews are OOD. Run from the repository,
-with ``STTAU_DATA`` naming the folder of the data:
+IMDB reviews are in-distribution; customer reviews and single sentences of film reviews are OOD. Run from the
+repository, with ``STTAU_DATA`` naming the folder of the data:
 
     python benchmarks/length_effect.py            # writes benchmarks/detection/length_effect.jsonl
 """

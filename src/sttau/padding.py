@@ -49,3 +49,17 @@ def last_valid_step(values: Tensor, lengths: Tensor | None, directions: int = 1)
         last = lengths.to(values.device).repeat(len(values) // len(lengths)) - 1
         forward = values[torch.arange(len(values), device=values.device), last, :size]
     return forward if directions == 1 else torch.cat([forward, values[:, 0, size:]], dim=-1)
+
+
+def reverse_steps(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Reverse the valid steps of each row of (time, rows, …); the same operation reverses them back.
+
+    Example:
+        >>> reverse_steps(torch.tensor([[1, 1], [2, 2], [3, 0]]), torch.tensor([3, 2])).tolist()
+        [[3, 2], [2, 1], [1, 0]]
+    """
+    if lengths is None:
+        return x.flip(0)
+    step = torch.arange(len(x), device=x.device)[:, None]
+    source = torch.where(step < lengths, lengths - 1 - step, step)
+    return x[source, torch.arange(x.shape[1], device=x.device)]

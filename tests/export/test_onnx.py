@@ -16,6 +16,10 @@ from sttau import DeepEnsemble, SequenceClassifier, SequenceRegressor
 from sttau.export import to_onnx
 from sttau.layers import (
     BayesLSTM,
+    HeadDropoutLSTM,
+    MinGRU,
+    MinLSTM,
+    SamplingFreeGRU,
     StateRegularizedGRU,
     StateRegularizedLSTM,
     STTauGRU,
@@ -37,6 +41,9 @@ LAYERS: dict[str, Any] = {
     "bayes-deep-both-ways": lambda n: BayesLSTM(n, 5, num_layers=2, bidirectional=True, bias=False),
     "dropout": lambda n: VariationalDropoutLSTM(n, 6, dropout=0.3),
     "dropout-deep-both-ways": lambda n: VariationalDropoutLSTM(n, 6, 2, dropout=0.3, bidirectional=True),
+    "head-dropout": lambda n: HeadDropoutLSTM(n, 6, dropout=0.3, bidirectional=True),
+    "min-gru": lambda n: MinGRU(n, 6, num_layers=2),
+    "min-lstm": lambda n: MinLSTM(n, 6, bidirectional=True, bias=False),
     "state-regularized": lambda n: StateRegularizedLSTM(n, 6, 4, readout="cell"),
     "state-regularized-gru": lambda n: StateRegularizedGRU(n, 6, 4, num_layers=2),
     "st-tau": lambda n: STTauLSTM(n, 8, 5, readout="cell"),
@@ -93,7 +100,7 @@ def compare(model: Any, path: Path, mode: Any = None, samples: int = 3) -> float
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_onnxruntime_agrees_with_predict(layer: str, head: str, tmp_path: Path) -> None:
-    """17 layers · 3 heads = 51 models with random weights."""
+    """20 layers · 3 heads = 60 models with random weights."""
     torch.manual_seed(sum(map(ord, layer + head)))
     model = model_of(LAYERS[layer], head)
     assert compare(model, tmp_path) <= 1e-5
@@ -104,6 +111,11 @@ def test_onnxruntime_agrees_with_predict(layer: str, head: str, tmp_path: Path) 
 def test_an_ensemble_agrees_with_predict(layer: str, head: str, tmp_path: Path) -> None:
     model = DeepEnsemble.of(lambda: model_of(LAYERS[layer], head), size=3)
     assert compare(model, tmp_path) <= 1e-5
+
+
+def test_a_layer_without_an_onnx_form_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="SamplingFreeGRU cannot be exported to ONNX"):
+        to_onnx(SequenceClassifier(SamplingFreeGRU(2, 4), 2), tmp_path / "model.onnx")
 
 
 def test_a_calibrated_model_decides_alike(tmp_path: Path) -> None:

@@ -13,7 +13,16 @@ from torch import Tensor
 
 from sttau.export.draws import Draws
 from sttau.export.graph import Graph, Value
-from sttau.layers import BayesLSTM, FiniteStateRNN, RecurrentLayer, TorchRNN, VariationalDropoutLSTM
+from sttau.layers import (
+    BayesLSTM,
+    FiniteStateRNN,
+    HeadDropoutLSTM,
+    MinGRU,
+    MinLSTM,
+    RecurrentLayer,
+    TorchRNN,
+    VariationalDropoutLSTM,
+)
 from sttau.layers.base import WEIGHTS
 
 
@@ -47,14 +56,14 @@ class _Direction:
     """Weights of one layer and direction, transposed; those that are drawn begin with an axis of samples."""
 
     input: Value
-    recurrent: Value
+    recurrent: Value | None  # None for a layer whose gates do not read the past
     input_bias: Value | None
     recurrent_bias: Value | None
 
 
 def check_layer(layer: RecurrentLayer) -> None:
     """Raise where a layer cannot be exported."""
-    if not isinstance(layer, (TorchRNN, FiniteStateRNN, BayesLSTM, VariationalDropoutLSTM)):
+    if not isinstance(layer, (TorchRNN, FiniteStateRNN, BayesLSTM, VariationalDropoutLSTM, MinGRU, MinLSTM)):
         raise ValueError(f"a model on {layer.kind} cannot be exported to ONNX: the layer has no ONNX form yet")
 
 
@@ -81,6 +90,9 @@ def last_features(layer: RecurrentLayer, batch: Batch, mode: str, *, transitions
             ends.append(end)
             outputs.append(output)
         last, inputs = (_join(g, parts) for parts in (ends, outputs))
+    if isinstance(layer, HeadDropoutLSTM) and mode == "sampled":
+        assert batch.draws is not None
+        return last * _mask(g, batch.draws, 0, 0, layer.output_size, layer.dropout)
     return last
 
 
@@ -121,11 +133,14 @@ def _run(
     reverse: bool,
 ) -> tuple[Value, Value]:
     """The output after the last step, (samples, batch, d), and after every step, with time in front."""
+    if isinstance(layer, (MinGRU, MinLSTM)):
+        return _run_minimal(layer, weights, batch, inputs, reverse)
     g, finite = batch.graph, layer if isinstance(layer, FiniteStateRNN) else None
     samples, sequences = batch.rows
     mask: Value | None = None
-    if isinstance(layer, VariationalDropoutLSTM) and mode == "sampled":
-        factor, mask = _masks(layer, index, batch)
+    drops = isinstance(layer, VariationalDropoutLSTM) and not isinstance(layer, HeadDropoutLSTM)
+    if drops and mode == "sampled":
+        factor, mask = _masks(cast(VariationalDropoutLSTM, layer), index, batch)
         inputs = inputs * factor
     x = _affine(inputs, weights.input, weights.input_bias)
     own = None if finite is None else finite._weights(index)
@@ -143,6 +158,7 @@ def _run(
 
     def step(carried: list[Value], given: list[Value]) -> tuple[list[Value], list[Value]]:
         hidden = carried[0]
+        assert weights.recurrent is not None
         projected = _affine(hidden if mask is None else hidden * mask, weights.recurrent, weights.recurrent_bias)
         memory: list[Value] = []
         if lstm:
@@ -162,6 +178,29 @@ def _run(
     states = [start(d, begin), start(size), *([start(d)] if lstm else [])]
     ends, outputs = g.scan(step, states, streams, outputs=1, reverse=reverse)
     return ends[1], outputs[0]
+
+
+def _run_minimal(
+    layer: MinGRU | MinLSTM, weights: _Direction, batch: Batch, inputs: Value, reverse: bool
+) -> tuple[Value, Value]:
+    """The same for a minimal layer: h = a h + b, with a and b of the input alone."""
+    g = batch.graph
+    parts = g.split(_affine(inputs, weights.input, weights.input_bias), 2 if isinstance(layer, MinGRU) else 3)
+    half = g.op("Relu", parts[-1]) + 0.5
+    candidate = g.where(parts[-1] < 0.0, g.op("Sigmoid", parts[-1]), half)
+    add = g.op("Sigmoid", parts[0])
+    if isinstance(layer, MinLSTM):
+        forget, enter = add, g.op("Sigmoid", parts[1])
+        add = enter / (forget + enter)
+    keep = g.op("Neg", add) + 1.0
+
+    def step(carried: list[Value], given: list[Value]) -> tuple[list[Value], list[Value]]:
+        after = given[0] * carried[0] + given[1]
+        return [g.where(given[2], after, carried[0])], [after]
+
+    start = g.expand(g.constant(torch.zeros(1, 1, layer.hidden_size)), 1, batch.rows[1], 1)
+    ends, outputs = g.scan(step, [start], [keep, add * candidate, batch.valid], outputs=1, reverse=reverse)
+    return ends[0], outputs[0]
 
 
 def _lstm(g: Graph, gates: Value, memory: Value, peephole: Tensor | None) -> tuple[Value, Value]:
@@ -199,10 +238,14 @@ def _masks(layer: VariationalDropoutLSTM, index: int, batch: Batch) -> tuple[Val
     rates = (layer.input_dropout if first and layer.input_dropout is not None else layer.dropout, layer.dropout)
     factors = []
     for place, (rate, size) in enumerate(zip(rates, (layer._input_features(index), layer.hidden_size), strict=True)):
-        drawn = g.squeeze(batch.draws.uniform(g.constant([place], "int64"), index, size), 0)
-        dropped = g.cast(drawn < float(torch.tensor(rate)), "float32")
-        factors.append((g.op("Neg", dropped) + 1.0) / (1 - rate))
+        factors.append(_mask(g, batch.draws, place, index, size, rate))
     return factors[0], factors[1]
+
+
+def _mask(g: Graph, draws: Draws, step: int, index: int, size: int, rate: float) -> Value:
+    """0, or 1 / (1 - rate), (samples, batch, size)."""
+    drawn = g.squeeze(draws.uniform(g.constant([step], "int64"), index, size), 0)
+    return (g.op("Neg", g.cast(drawn < rate, "float32")) + 1.0) / (1 - rate)
 
 
 def _directions(layer: RecurrentLayer, batch: Batch, mode: str) -> list[_Direction]:

@@ -13,7 +13,7 @@ from sttau.engine import Noise, masked, stacked
 from sttau.layers.base import WEIGHTS, check_rate, concatenate, register_layer, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.sampled_lstm import SampledLSTM
-from sttau.padding import last_valid_step
+from sttau.padding import last_valid_step, reverse_steps
 
 
 class Masks(NamedTuple):
@@ -157,7 +157,7 @@ class VariationalDropoutLSTM(SampledLSTM):
                 x, outputs = concatenate(outputs), []
             back = index % self.num_directions == 1
             output, c = masked.run(
-                (_reversed(x, lengths) if back else x) * masks.input.to(fine),
+                (reverse_steps(x, lengths) if back else x) * masks.input.to(fine),
                 self._weights(index, fine),
                 masks.recurrent.to(fine),
                 zeros if hidden is None else hidden[index].to(fine).repeat(samples, 1),
@@ -166,7 +166,7 @@ class VariationalDropoutLSTM(SampledLSTM):
             )
             if call.final:
                 ends.append((last_valid_step(output.transpose(0, 1), lengths), c))
-            outputs.append(_reversed(output, lengths) if back else output)
+            outputs.append(reverse_steps(output, lengths) if back else output)
         whole = concatenate(outputs).transpose(0, 1).to(given)
         return Output(whole, *(torch.stack(parts).to(given) for parts in zip(*ends, strict=True)))
 
@@ -181,12 +181,3 @@ class VariationalDropoutLSTM(SampledLSTM):
 
     def _layer_dropout(self) -> float:
         return 0.0  # in deterministic mode nothing is dropped
-
-
-def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Reverse the valid steps of each row of (time, rows, ·); the same operation reverses it back."""
-    if lengths is None:
-        return x.flip(0)
-    step = torch.arange(len(x), device=x.device)[:, None]
-    source = torch.where(step < lengths, lengths - 1 - step, step)
-    return x[source, torch.arange(x.shape[1], device=x.device)]

@@ -7,7 +7,9 @@ from importlib import import_module
 from sttau.methods.record import Method
 
 #: The files with a ``METHOD``, in the order of tables. A new method is a new file and its name in this line.
-_FILES = ("lstm", "gru", "ensemble", "bayes", "dropout", "state_regularized", "st_tau")
+_FILES = (
+    "lstm", "gru", "min_gru", "ensemble", "bayes", "sp_gru", "dropout", "head_dropout", "state_regularized", "st_tau",
+)  # fmt: skip
 
 #: Every method by its name.
 METHODS: dict[str, Method] = {
