@@ -196,3 +196,23 @@ def test_unknown_symbols_tokens_and_classes_are_rejected() -> None:
         compiled.pa(2)
     with pytest.raises(ValueError, match="accept must be one of the classes"):
         compiled.pa("yes")
+
+
+@pytest.mark.parametrize("start", ["^", None])
+def test_strings_of_bytes_are_read_as_their_token_ids(start: str | None) -> None:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 8, 3), 2, nn.Embedding(4, 4))
+    compiled = compile(model, ("^", "0", "1", "é"), start=start)
+    for strings in (["01é", "1"], ["0", "1"], ["11"], *([["", "0"]] if start else [])):
+        rows = compiled._encode_bytes(strings)
+        assert rows is not None
+        ids, lengths = compiled.encode(strings)
+        assert torch.equal(torch.from_numpy(rows[0]).long(), ids)
+        assert torch.equal(torch.from_numpy(rows[1]), lengths)
+        assert torch.equal(compiled.probabilities(strings), compiled.probabilities(ids, lengths))
+        assert torch.equal(compiled.predict(strings).mean, compiled.predict(ids, lengths).mean)
+    for odd in ("2", "τ", "\ud800"):
+        with pytest.raises(ValueError, match="which is not in the alphabet"):
+            compiled.probabilities(["0", odd])
+    wide = compile(model, ("^", "0", "1", "τ"), start=start)  # a symbol of more than one byte
+    torch.testing.assert_close(wide.probabilities(["0τ"]), compiled.probabilities(["0é"]))

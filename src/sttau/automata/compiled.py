@@ -30,6 +30,7 @@ from sttau.models import SequenceClassifier
 
 COMPILED_FORMAT = Format("sttau.compiled", error=ModelFileError)
 _TABLE_BYTES = 1 << 20  # size of the matrices of words: about a second-level cache
+_UNKNOWN = 255  # token of a character that is no symbol
 _SMALL = 1 << 15  # number of tokens below which one thread is faster than several
 
 
@@ -83,6 +84,10 @@ class CompiledModel:
         checked = check_lengths(lengths, *inputs.shape)
         ids = inputs.cpu().to(torch.int64).contiguous().numpy()
         steps = np.full(len(ids), ids.shape[1]) if checked is None else checked.cpu().numpy()
+        return self._read(ids, steps)
+
+    def _read(self, ids: NDArray[Any], steps: NDArray[np.int64]) -> Tensor:
+        """The distribution of the state after each row of token ids, whose first ``steps`` are valid."""
         states = np.empty((len(ids), self.num_states))
         threads = 1 if ids.size < _SMALL else min(torch.get_num_threads(), len(ids))
         cuts = [len(ids) * part // threads for part in range(threads + 1)]
@@ -105,16 +110,54 @@ class CompiledModel:
 
     def probabilities(self, inputs: Tensor | Strings, lengths: Tensor | None = None) -> Tensor:
         """Return p(y | x), (batch, classes) in float64, for token ids or for strings without the start token."""
-        if not isinstance(inputs, Tensor):
-            inputs, lengths = self.encode(inputs)
         # NumPy, because PyTorch's threads would keep spinning on the cores that the next call needs.
-        return torch.from_numpy(self.state_distribution(inputs, lengths).numpy() @ self.outcome.numpy())
+        return torch.from_numpy(self._states_after(inputs, lengths).numpy() @ self.outcome.numpy())
+
+    def _states_after(self, inputs: Tensor | Strings, lengths: Tensor | None) -> Tensor:
+        """The distribution of the state after token ids, or after strings without the start token."""
+        if isinstance(inputs, Tensor):
+            return self.state_distribution(inputs, lengths)
+        if lengths is None and (rows := self._encode_bytes(inputs)) is not None:
+            return self._read(*rows)
+        return self.state_distribution(*self.encode(inputs))
+
+    def _encode_bytes(self, strings: Strings) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+        """Strings of one byte per character as rows of token ids; None where that is not possible.
+
+        Unknown symbols and empty sequences are left to :meth:`encode`, whose errors name them.
+        """
+        table = self._byte_table
+        if table is None or not strings or not all(isinstance(string, str) for string in strings):
+            return None
+        try:
+            tokens = "".join(strings).encode("latin-1").translate(table)  # type: ignore[arg-type]
+        except UnicodeEncodeError:
+            return None
+        lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+        begin, longest = int(self.start is not None), int(lengths.max())
+        if _UNKNOWN in tokens or not (begin or lengths.all()):
+            return None
+        ids = np.zeros((len(strings), longest + begin), np.uint8)
+        if begin:
+            ids[:, 0] = self.vocabulary.index(str(self.start))
+        flat = np.frombuffer(tokens, np.uint8)
+        if len(flat) == len(strings) * longest:
+            ids[:, begin:] = flat.reshape(len(strings), longest)
+        else:
+            ids[:, begin:][np.arange(longest) < lengths[:, None]] = flat
+        return ids, lengths + begin
+
+    @cached_property
+    def _byte_table(self) -> bytes | None:
+        """Token of each character of one byte, or 255; None if symbols or tokens do not fit into bytes."""
+        if len(self.vocabulary) > 255 or not all(len(symbol) == 1 and ord(symbol) < 256 for symbol in self.vocabulary):
+            return None
+        place = {ord(symbol): token for token, symbol in enumerate(self.vocabulary)}
+        return bytes(place.get(code, _UNKNOWN) for code in range(256))
 
     def predict(self, inputs: Tensor | Strings, lengths: Tensor | None = None) -> Prediction:
         """Return the result of ``sttau.predict(model, inputs, lengths, mode="exact")``, without the attribution."""
-        if not isinstance(inputs, Tensor):
-            inputs, lengths = self.encode(inputs)
-        states = self.state_distribution(inputs, lengths)
+        states = self._states_after(inputs, lengths)
         mean = states @ self.outcome
         return Prediction(
             mean=mean,
