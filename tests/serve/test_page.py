@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ pytest.importorskip("uvicorn")
 playwright = pytest.importorskip("playwright.sync_api")
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-AXE = (Path(__file__).parent / "vendor/axe.min.js").read_text("utf-8")
+AXE = (files(pytest.importorskip("axe_playwright_python")) / "axe.min.js").read_text("utf-8")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
