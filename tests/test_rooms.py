@@ -54,6 +54,7 @@ COVERED = {
     "automata/exchange/*.py": "automata/test_exchange.py",
     "automata/extraction/*.py": "automata/test_extraction.py",
     "automata/learning/*.py": "automata/test_learning.py",
+    "automata/generative/*.py": "automata/test_generative.py",
     "languages/alphabets.py": "languages/test_pa.py",
     "plotting/automaton_layout.py": "plotting/test_automaton.py",
     # internal parts of one public function, tested through it

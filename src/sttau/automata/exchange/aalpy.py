@@ -63,7 +63,10 @@ def to_aalpy(automaton: AutomatonLike) -> Any:
 
 
 def from_aalpy(automaton: Any, accept: Any = _ACCEPT) -> DFA | PA:
-    """Return a DFA for an AALpy ``Dfa``, a PA for an ``Mdp`` or ``MarkovChain``-like automaton with inputs.
+    """Return a DFA for an AALpy ``Dfa``, a PA for an ``Mdp``.
+
+    A ``MarkovChain`` has no inputs and accepts nothing; it generates strings:
+    :func:`sttau.automata.generative.from_markov_chain`.
 
     Args:
         automaton: Automaton of AALpy. Missing moves of an ``Mdp`` lead to a dead state that rejects.
@@ -80,7 +83,12 @@ def from_aalpy(automaton: Any, accept: Any = _ACCEPT) -> DFA | PA:
         accepting = {number[id(state)] for state in automaton.states if state.is_accepting}
         return build_dfa(alphabet, moves, number[id(automaton.initial_state)], accepting)
     if not isinstance(automaton, automata.Mdp):
-        raise TypeError(f"automaton must be an AALpy Dfa or Mdp, got {type(automaton).__name__}")
+        hint = (
+            "; sttau.automata.generative.from_markov_chain reads it"
+            if "MarkovChain" in type(automaton).__name__
+            else ""
+        )
+        raise TypeError(f"automaton must be an AALpy Dfa or Mdp, got {type(automaton).__name__}{hint}")
     states = list(automaton.states)
     place = {id(state): row for row, state in enumerate(states)}
     symbols = sorted({a for state in states for a, moves in state.transitions.items() if moves}, key=str)

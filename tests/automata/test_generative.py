@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from aalpy.automata import MarkovChain, McState
+
+from sttau.automata import compare, from_aalpy, from_regex
+from sttau.automata.generative import (
+    GenerativeAutomaton,
+    NGram,
+    from_markov_chain,
+    learn_by_alergia,
+    learn_generative,
+    pautomac_score,
+    read_pautomac,
+    read_pautomac_solution,
+)
+from sttau.automata.generative.expectation import _Data, _iterate, expected_counts
+from sttau.errors import DataError
+
+WORDS = ["".join(word) for length in range(5) for word in product("ab", repeat=length)]
+
+
+def random_automaton(seed: int, k: int = 3) -> GenerativeAutomaton:
+    source = np.random.default_rng(seed)
+    rows = source.dirichlet(np.full(2 * k + 1, 0.5), size=k)
+    ends = 0.2 + 0.6 * rows[:, -1]
+    moves = rows[:, :-1] / rows[:, :-1].sum(-1, keepdims=True) * (1 - ends)[:, None]
+    return GenerativeAutomaton(
+        source.dirichlet(np.ones(k)), moves.reshape(k, 2, k).transpose(1, 0, 2), ends, ("a", "b")
+    )
+
+
+def paths(automaton: GenerativeAutomaton, word: str) -> list[tuple[float, tuple[int, ...]]]:
+    found = []
+    for path in product(range(automaton.num_states), repeat=len(word) + 1):
+        p = automaton.initial[path[0]] * automaton.ends[path[-1]]
+        for step, symbol in enumerate(word):
+            p *= automaton.moves["ab".index(symbol), path[step], path[step + 1]]
+        found.append((float(p), path))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_probability_is_the_sum_over_all_paths(seed: int) -> None:
+    automaton = random_automaton(seed)
+    expected = [sum(p for p, _ in paths(automaton, word)) for word in WORDS]
+    np.testing.assert_allclose(np.exp(automaton.log_probability(WORDS)), expected, rtol=1e-12)
+    shuffled = WORDS[::-1]  # the order of strings does not matter
+    np.testing.assert_allclose(automaton.log_probability(shuffled), automaton.log_probability(WORDS)[::-1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_expected_counts_are_those_of_the_paths_weighted_by_their_posterior(seed: int) -> None:
+    automaton = random_automaton(seed)
+    words = ["abba", "aab", "b", "b", ""]
+    data = _Data([tuple(word) for word in words], ("a", "b"))
+    initial, moves, ends, value = expected_counts(data.ids, data.lengths, data.weights, automaton)
+    by_hand = np.zeros(3), np.zeros((2, 3, 3)), np.zeros(3)
+    for word in words:
+        total = sum(p for p, _ in paths(automaton, word))
+        for p, path in paths(automaton, word):
+            by_hand[0][path[0]] += p / total
+            by_hand[2][path[-1]] += p / total
+            for step, symbol in enumerate(word):
+                by_hand[1]["ab".index(symbol), path[step], path[step + 1]] += p / total
+    for ours, theirs in zip((initial, moves, ends), by_hand, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    assert value == pytest.approx(float(automaton.log_probability(words).sum()))
+
+
+@pytest.mark.parametrize("kind", ["automaton", "hmm"])
+def test_no_iteration_lowers_the_likelihood(kind: str) -> None:
+    data = _Data(random_automaton(0).sample(200, seed=1), ("a", "b"))
+    start = random_automaton(5)
+    if kind == "hmm":
+        start = _iterate(data, start, "hmm", 1, 0.0)[0]
+    values = [_iterate(data, start, kind, steps, 0.0)[1] for steps in range(1, 12)]  # type: ignore[arg-type]
+    assert all(later >= before - 1e-2 for before, later in pairwise(values))  # up to pseudocounts
+    assert values[-1] > values[0]
+
+
+def test_samples_have_the_probabilities_of_the_automaton() -> None:
+    automaton = random_automaton(2)
+    drawn = automaton.sample(20_000, seed=0)
+    for word, p in zip(WORDS[:7], np.exp(automaton.log_probability(WORDS[:7])), strict=True):
+        share = sum("".join(string) == word for string in drawn) / len(drawn)
+        assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / len(drawn)) + 1e-9
+    assert drawn == automaton.sample(20_000, seed=0)
+    endless = GenerativeAutomaton(np.ones(1), np.ones((1, 1, 1)), np.zeros(1), ("a",))
+    with pytest.raises(ValueError, match="more than 50 symbols"):
+        endless.sample(2, seed=0, longest=50)
+
+
+def test_next_symbols_are_ratios_of_probabilities_of_prefixes() -> None:
+    automaton = random_automaton(3)
+    after = automaton.next_symbol("ab")
+    assert sum(after.values()) == pytest.approx(1)
+    chance = after["a"] * automaton.next_symbol("aba")[None]
+    other = after[None]
+    ratio = np.exp(np.subtract(*automaton.log_probability(["aba", "ab"])))
+    assert chance / other == pytest.approx(float(ratio))
+
+
+def test_an_hmm_is_learned_to_its_entropy_and_its_number_of_states_by_held_out_strings() -> None:
+    transition, emission = np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.95, 0.05], [0.1, 0.9]])
+    truth = GenerativeAutomaton.from_hmm(np.array([1.0, 0.0]), transition, emission, np.full(2, 0.1), "ab")
+    learned = learn_generative(truth.sample(1500, seed=0), kind="hmm", attempts=3, largest=3, iterations=150)
+    test = truth.sample(2000, seed=1)
+    assert max(learned.held_out, key=learned.held_out.get) == learned.automaton.num_states == 2  # type: ignore[arg-type]
+    assert learned.automaton.log_probability(test).mean() > 1.005 * truth.log_probability(test).mean()
+    assert learned.automaton.perplexity(test) < NGram(truth.sample(1500, seed=0), 2).perplexity(test)
+
+
+def test_a_bigram_is_the_limit_of_counts_and_sums_to_one() -> None:
+    model = NGram(["ab"] * 1000 + ["b"] * 1000, 2)
+    assert model.log_probability(["ab"])[0] == pytest.approx(math.log(0.5), abs=0.01)
+    for context in (("a",), (None,), ("b",)):
+        assert sum(model.probability(context, symbol) for symbol in ("a", "b", None)) == pytest.approx(1)
+
+
+def test_alergia_learns_a_pdfa_and_its_support() -> None:
+    strings = ["ab" * n for n in range(6) for _ in range(2 ** (8 - n))]
+    pdfa = learn_by_alergia(strings)
+    assert pdfa.is_deterministic()
+    assert compare(pdfa.support(), from_regex("(ab)*", "ab"))
+    assert not random_automaton(0).is_deterministic()
+
+
+def test_markov_chains_of_aalpy_are_generative() -> None:
+    start, a, end = McState("q0", "start"), McState("q1", "a"), McState("q2", "end")
+    start.transitions = [(a, 0.75), (end, 0.25)]
+    a.transitions = [(a, 0.5), (end, 0.5)]
+    chain = MarkovChain(start, [start, a, end])
+    found = from_markov_chain(chain, end="end")
+    np.testing.assert_allclose(np.exp(found.log_probability(["", "a", "aa"])), [0.25, 0.375, 0.1875])
+    with pytest.raises(TypeError, match="from_markov_chain reads it"):
+        from_aalpy(chain)
+    with pytest.raises(TypeError, match="must be an AALpy MarkovChain"):
+        from_markov_chain("chain")
+
+
+def test_files_of_pautomac_are_read_and_scored(tmp_path: Path) -> None:
+    (tmp_path / "train").write_text("3 2\n2 0 1\n0\n1 1\n")
+    strings, alphabet = read_pautomac(tmp_path / "train")
+    assert (strings, alphabet) == ([("0", "1"), (), ("1",)], ("0", "1"))
+    (tmp_path / "solution").write_text("3\n0.2\n0.1\n0.1\n")
+    truth = read_pautomac_solution(tmp_path / "solution")
+    assert pautomac_score(truth, np.log(truth) - 3) == pytest.approx(2**1.5)  # q is normalized over the test strings
+    assert pautomac_score(truth, np.log([0.3, 0.3, 0.4])) > 2**1.5
+    for text, problem in (
+        ("", "line 1"),
+        ("2 2\n0\n", "announces 2 strings"),
+        ("1 2\n1 2\n", "line 2"),
+        ("1 2\nx\n", "integers"),
+    ):
+        (tmp_path / "train").write_text(text)
+        with pytest.raises(DataError, match=problem):
+            read_pautomac(tmp_path / "train")
+    for text in ("2\n0.1\n", "x\n", "1\n0\n"):
+        (tmp_path / "solution").write_text(text)
+        with pytest.raises(DataError):
+            read_pautomac_solution(tmp_path / "solution")
+
+
+def test_wrong_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="must sum to 1"):
+        GenerativeAutomaton(np.ones(1), np.full((1, 1, 1), 0.5), np.full(1, 0.4), ("a",))
+    with pytest.raises(ValueError, match="moves must be probabilities of shape"):
+        GenerativeAutomaton(np.ones(1), np.ones((1, 1)), np.zeros(1), ("a",))
+    with pytest.raises(ValueError, match="at least one string"):
+        learn_generative([])
+    with pytest.raises(ValueError, match="pass the alphabet"):
+        learn_generative([""])
+    with pytest.raises(ValueError, match="kind must be"):
+        learn_generative(["a"], kind="pdfa")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="has probability 0"):
+        learn_by_alergia(["ab"] * 9).next_symbol("aa")
+    with pytest.raises(TypeError, match="write \\['ab'\\]"):
+        learn_by_alergia(["ab"] * 9).log_probability("ab")
