@@ -17,7 +17,7 @@ from sttau.jobs import read_results
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: Packages, other than those of the library, that the code on a page uses.
-NEEDS = {"export.md": "onnxruntime"}
+NEEDS = {"composability.md": "captum", "export.md": "onnxruntime"}
 LINKING = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 
 

@@ -37,3 +37,12 @@ def test_a_model_is_written_as_onnx(network: Path, tmp_path: Path) -> None:
 
 def test_an_unknown_form_is_refused(network: Path, tmp_path: Path) -> None:
     check_failure(invoke("export", network, "--out", tmp_path / "model.tflite"), "--to must be one of onnx, c", 2)
+
+
+def test_a_folder_for_the_hub_takes_its_metrics_from_the_run(network: Path, tmp_path: Path) -> None:
+    (network.parent / "run.json").write_text('{"data": "strings.csv", "validation": {"pe": 4.5}}', "utf-8")
+    shown = invoke("export", network.parent, "--to", "hub", "--out", tmp_path / "share")
+    assert shown.exit_code == 0, shown.output
+    card = (tmp_path / "share/README.md").read_text("utf-8")
+    assert "strings.csv" in card
+    assert "| error % | 4.5" in card

@@ -885,5 +885,5 @@ def test_config_holds_every_argument_but_device_and_dtype(kind: str) -> None:
 
 
 def test_the_representation_shows_sizes_and_what_is_not_default() -> None:
-    assert repr(STTauLSTM(3, 4, 5)) == "STTauLSTM(3, 4, 5)"
-    assert repr(STTauGRU(3, 4, 5, 2, temperature=0.5)) == "STTauGRU(3, 4, 5, num_layers=2, temperature=0.5)"
+    assert repr(STTauLSTM(3, 4, 5)) == "STTauLSTM(3, 4, num_states=5)"
+    assert repr(STTauGRU(3, 4, 5, 2, temperature=0.5)) == "STTauGRU(3, 4, num_states=5, num_layers=2, temperature=0.5)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -110,6 +110,21 @@ def using(engine: Engine) -> Iterator[None]:
 def forced() -> Engine | None:
     """The engine that the enclosing :func:`using` selects."""
     return _forced.get()
+
+
+def is_mixed(device: torch.device) -> bool:
+    """Whether autocast is enabled for a device; never for the meta device, which knows no autocast."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context without autocast; on the meta device, which knows none, one that does nothing."""
+    return torch.autocast(device.type, enabled=False) if is_mixed(device) else nullcontext()
+
+
+def is_transformed(device: torch.device) -> bool:
+    """Whether only plain PyTorch can be run: on the meta device, or inside a transform of ``torch.func``."""
+    return device.type == "meta" or torch._C._are_functorch_transforms_active()
 
 
 def constant(function: Function) -> Function:

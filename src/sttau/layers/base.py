@@ -130,15 +130,39 @@ class RecurrentLayer(nn.Module):
         }
 
     def extra_repr(self) -> str:
-        """Show the sizes, and every option that differs from its default."""
-        defaults = inspect.signature(type(self)).parameters
-        sizes, options = [], []
-        for name, value in self.config().items():
-            if defaults[name].default is inspect.Parameter.empty:
-                sizes.append(str(value))
-            elif value != defaults[name].default:
-                options.append(f"{name}={value!r}")
-        return ", ".join(sizes + options)
+        """Show input_size and hidden_size, as ``nn.LSTM`` does, and every option that differs from its default."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        values = self.config()
+        sizes = [str(values.pop(name)) for name in ("input_size", "hidden_size")]
+        return ", ".join(
+            sizes + [f"{name}={value!r}" for name, value in values.items() if value != defaults[name].default]
+        )
+
+    # -- what code written for nn.LSTM calls ---------------------------------------------------------------------------
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> RecurrentLayer:
+        """Refuse the one argument of ``nn.LSTM`` that the layers do not have."""
+        if "proj_size" in kwargs:
+            raise ValueError(f"{cls.__name__} has no proj_size; leave it out and choose a smaller hidden_size instead")
+        return super().__new__(cls)
+
+    def weight(self, name: str) -> Tensor:
+        """Return a parameter by name; inside ``torch.func.functional_call``, what stands in its place."""
+        return cast(Tensor, getattr(self, name))
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: where cuDNN needs weights in one piece of memory, they are laid out for each call."""
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction, in the order of ``h_n``; those of ``nn.LSTM`` first."""
+        named = dict(self.named_parameters())
+        every = []
+        for suffix in self._suffixes():
+            first = [f"{kind}_{suffix}" for kind in WEIGHTS]
+            others = [name for name in named if name.removesuffix("_rho").endswith(f"_{suffix}") and name not in first]
+            every.append([named[name] for name in (*first, *others) if name in named])
+        return every
 
     # -- modes -------------------------------------------------------------------------------------------------------
 

@@ -155,15 +155,13 @@ class BayesLSTM(SampledLSTM):
             if self.prior_mixture is not None:
                 self._epsilon = epsilon
             weights = torch.addcmul(weights, scale, epsilon)
-        shapes = {name: self.get_parameter(name).shape for name in self._names()}
+        shapes = {name: self.weight(name).shape for name in self._names()}
         parts = weights.split([shape.numel() for shape in shapes.values()])  # views of one tensor, as cuDNN needs
         return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """μ and σ of all weights, each as one vector."""
-        mean, rho = (
-            torch.cat([self.get_parameter(name + end).flatten() for name in self._names()]) for end in ("", "_rho")
-        )
+        mean, rho = (torch.cat([self.weight(name + end).flatten() for name in self._names()]) for end in ("", "_rho"))
         return mean, F.softplus(rho)
 
     # -- running --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sttau import engine
 from sttau.checks import as_integer, check_lengths
-from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, path_sum
+from sttau.engine import Cell, Mode, Noise, Readout, Run, Steps, Weights, backend, path_sum
 from sttau.layers.base import RecurrentLayer, concatenate, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
 from sttau.padding import clear_padding
@@ -187,14 +187,14 @@ class FiniteStateRNN(RecurrentLayer):
         batch = inputs.shape[0]
         vectors = inputs if embedding is None else embedding
         dtype = self.dtype
-        if torch.is_autocast_enabled(vectors.device.type) and mode != "exact":
+        if backend.is_mixed(vectors.device) and mode != "exact":
             dtype = torch.get_autocast_dtype(vectors.device.type)
             vectors = vectors.to(dtype)
         lengths = self._check_batch(vectors, dtype, inputs.shape, call.lengths)
         if mode == "exact":
             if embedding is not None:
                 inputs = F.embedding(inputs, embedding)
-            with torch.autocast(inputs.device.type, enabled=False):
+            with backend.full_precision(inputs.device):
                 pi = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
             pi = pi.to(inputs.dtype)
             last = pi[:, -1:] @ self.states

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sttau.engine import backend
 from sttau.layers.base import concatenate, register_layer
 from sttau.layers.call import Call, Output
 from sttau.layers.lstm_gru import GRULayer
@@ -57,7 +58,7 @@ class _Minimal(GRULayer):
 
     def _run(self, inputs: Tensor, call: Call) -> Output:
         x = inputs if call.embedding is None else F.embedding(inputs, call.embedding)
-        dtype = x.dtype if torch.is_autocast_enabled(x.device.type) else self.dtype
+        dtype = x.dtype if backend.is_mixed(x.device) else self.dtype
         lengths = self._check_batch(x, dtype, x.shape, call.lengths)
         lengths = None if lengths is None else lengths.to(x.device)
         x = clear_padding(x, lengths).transpose(0, 1)
@@ -81,7 +82,7 @@ class _Minimal(GRULayer):
     def _scan(self, x: Tensor, suffix: str, start: Tensor | None) -> Tensor:
         """h of all steps of (time, batch, features): h_t = e^{A_t} (h_0 + Σ e^{log b_s - A_s}), A the sum of log a."""
         bias = getattr(self, f"bias_ih_{suffix}", None)
-        gates = F.linear(x, self.get_parameter(f"weight_ih_{suffix}"), bias)
+        gates = F.linear(x, self.weight(f"weight_ih_{suffix}"), bias)
         keep, add = self._coefficients(gates.to(torch.promote_types(gates.dtype, torch.float32)))
         if start is not None:  # as a step before the first
             tiny = torch.finfo(add.dtype).tiny

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from sttau.engine import Noise, stacked
+from sttau.engine import Noise, backend, stacked
 from sttau.layers.base import WEIGHTS, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.lstm_gru import LSTMLayer
@@ -52,11 +52,11 @@ class SampledLSTM(LSTMLayer):
 
     def _input_dtype(self, x: Tensor) -> torch.dtype:
         """The dtype that input must have: that of the weights, or any under autocast."""
-        return x.dtype if torch.is_autocast_enabled(x.device.type) else self.dtype
+        return x.dtype if backend.is_mixed(x.device) else self.dtype
 
     def _runs_stacked(self, x: Tensor, mode: LayerMode) -> bool:
         """Whether the samples of a prediction can be run as one."""
-        if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type) or not self.is_stackable:
+        if torch.is_grad_enabled() or backend.is_mixed(x.device) or not self.is_stackable:
             return False
         return mode == "sampled" and stacked.is_fast(x)
 

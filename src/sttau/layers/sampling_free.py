@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.engine import Noise
+from sttau.engine import Noise, backend
 from sttau.layers.base import concatenate, register_layer, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.lstm_gru import GRULayer
@@ -143,7 +143,7 @@ class SamplingFreeGRU(GRULayer):
         parts = []
         for name, mean in self.named_parameters():
             if not name.endswith("_rho"):
-                ratio = (F.softplus(self.get_parameter(f"{name}_rho")) / self.prior_scale).square()
+                ratio = (F.softplus(self.weight(f"{name}_rho")) / self.prior_scale).square()
                 parts.append(0.5 * ((mean / self.prior_scale).square() + ratio - 1 - ratio.log()).sum())
         return torch.stack(parts).sum()
 
@@ -168,7 +168,7 @@ class SamplingFreeGRU(GRULayer):
 
     def _propagate(self, x: Tensor, call: Call) -> tuple[Moments, Moments]:
         """Moments of the output, (batch, time, d), and after the last step of each layer and direction."""
-        dtype = x.dtype if torch.is_autocast_enabled(x.device.type) else self.dtype
+        dtype = x.dtype if backend.is_mixed(x.device) else self.dtype
         lengths = self._check_batch(x, dtype, x.shape, call.lengths)
         lengths = None if lengths is None else lengths.to(x.device)
         x = clear_padding(x, lengths).transpose(0, 1)
@@ -216,7 +216,7 @@ class SamplingFreeGRU(GRULayer):
 
         def moments(name: str) -> Moments:
             full = f"{name}_{kind}_{suffix}"
-            return Moments(self.get_parameter(full), F.softplus(self.get_parameter(f"{full}_rho")).square())
+            return Moments(self.weight(full), F.softplus(self.weight(f"{full}_rho")).square())
 
         weight, bias = moments("weight"), moments("bias") if self.bias else None
         mean = F.linear(x.mean, weight.mean, None if bias is None else bias.mean)

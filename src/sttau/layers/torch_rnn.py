@@ -56,6 +56,15 @@ class TorchRNN(RecurrentLayer):
         """Nothing: the adapted layer shows its own arguments."""
         return ""
 
+    def flatten_parameters(self) -> None:
+        """Lay out the weights of the adapted layer in one piece of memory, where cuDNN reads them."""
+        self.rnn.flatten_parameters()
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """Those of the adapted layer."""
+        return self.rnn.all_weights
+
     def kl_divergence(self) -> Tensor | None:
         """Return that of a subclass which has a distribution over its weights; None for the plain layers."""
         divergence = getattr(self.rnn, "kl_divergence", None)

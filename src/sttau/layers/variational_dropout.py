@@ -135,7 +135,7 @@ class VariationalDropoutLSTM(SampledLSTM):
         """Return one network: every row has its own masks."""
         noise = Noise.fresh(len(x), x.device) if noise is None else noise
         (masks,) = self.masks(noise)
-        weights = stacked.Weights(*(self.get_parameter(f"{name}_l0") for name in WEIGHTS))
+        weights = stacked.Weights(*(self.weight(f"{name}_l0") for name in WEIGHTS))
         x = x.repeat(samples_per_sequence(noise, len(x)), 1, 1) * masks.input[:, None]
         return [stacked.Part(x, weights, masks.recurrent)]
 
@@ -174,7 +174,7 @@ class VariationalDropoutLSTM(SampledLSTM):
         suffix = self._suffixes()[index]
 
         def get(name: str) -> Tensor:
-            return self.get_parameter(f"{name}_{suffix}").to(dtype)
+            return self.weight(f"{name}_{suffix}").to(dtype)
 
         bias = get("bias_ih") + get("bias_hh") if self.bias else None
         return masked.MaskedWeights(get("weight_ih"), get("weight_hh"), bias)

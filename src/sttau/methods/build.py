@@ -65,7 +65,7 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
         >>> spec = DataSpec.of(digits)
         >>> settings = resolve("st-tau", spec, {"num_states": 4}, hidden_size=16)
         >>> build("st-tau", spec, settings, digits, seed=0).layer
-        STTauLSTM(8, 16, 4, readout='cell')
+        STTauLSTM(8, 16, num_states=4, readout='cell')
     """
     method, options = find_method(name), dict(settings)
     kind = method.layers[options.pop("cell")]

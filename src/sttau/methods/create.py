@@ -30,7 +30,7 @@ def create_model(
     Example:
         >>> from sttau.data import load
         >>> create_model(load("digits", "train"), num_states=4).layer
-        STTauLSTM(8, 64, 4, readout='cell')
+        STTauLSTM(8, 64, num_states=4, readout='cell')
     """
     spec = DataSpec.of(data)
     return build(method, spec, resolve(method, spec, settings, hidden_size), data, seed)

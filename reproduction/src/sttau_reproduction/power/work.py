@@ -71,7 +71,7 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
 
     Example:
         >>> build("st-tau", 7, 16, "law", {"num_states": 4, "paths": 2}, seed=0).layer
-        STTauLSTM(7, 16, 4)
+        STTauLSTM(7, 16, num_states=4)
     """
     options = dict(made)
     size, paths = options.pop("size", 1), options.pop("paths", 1)

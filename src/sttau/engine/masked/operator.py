@@ -52,7 +52,7 @@ def run(
         (torch.Size([5, 2, 4]), torch.Size([2, 4]))
     """
     engine, mask = _choose(x, weights), mask.contiguous()
-    with torch.autocast(x.device.type, enabled=False):
+    with backend.full_precision(x.device):
         if engine == "reference":
             return reference.run(x, weights, mask, hidden, memory, lengths)
         given = (x, *weights, hidden, memory)
@@ -65,6 +65,8 @@ def run(
 
 
 def _choose(x: Tensor, weights: MaskedWeights) -> Choice:
+    if backend.is_transformed(x.device):
+        return "reference"
     size, traced = weights.recurrent.shape[1], torch.compiler.is_compiling()
     return backend.choose("masked", x.device, x.dtype, size=size, traced=traced)
 

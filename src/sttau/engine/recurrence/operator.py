@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
-import torch
 from torch import Tensor
 
 from sttau.engine import backend
@@ -38,9 +35,10 @@ def run(
     """
     device, dtype = weights.input.device, weights.input.dtype
     states, size = weights.states.shape
+    if engine is None and backend.is_transformed(device):
+        engine = "reference"
     name = backend.choose("recurrence", device, dtype, size=size, states=states, engine=engine)
-    mixed = torch.is_autocast_enabled(device.type)
-    with torch.autocast(device.type, enabled=False) if mixed else nullcontext():
+    with backend.full_precision(device):
         if name == "reference":
             return reference.run(
                 cell, inputs, weights, hidden, memory, noise=noise, mode=mode, readout=readout, lengths=lengths,
