@@ -15,7 +15,8 @@ def test_the_page_holds_everything_and_needs_nothing_else(tmp_path: Path) -> Non
     sttau.calibrate(model, data, risk=0.5)
     page = write_training_report(tmp_path / "report.html", data, data, model, log, evaluate(model, data))
     text = page.read_text("utf-8")
-    assert text.count("data:image/png;base64,") == 2
+    assert text.count('<svg role="img"') == 2 + 4  # reliability, abstention; loss, two metrics, τ
     assert "risk" in text
     assert "STTauLSTM" in text
-    assert "http" not in text
+    assert "src=" not in text
+    assert "sttau evaluate" in text

@@ -64,6 +64,7 @@ def compare(
     """
     from sttau.comparison import METHODS
     from sttau.comparison import compare as run
+    from sttau.report.comparison import write_comparison_report
 
     check_folder(out)
     device = choose_device(device)
@@ -90,11 +91,12 @@ def compare(
             learning_rate=learning_rate,
         )
         result.save(out)
+        page = write_comparison_report(out / "report.html", result)
     header, rows = result.cells()
     lines = [[_two_lines(cell) for cell in row] for row in rows]
     print_table(header, lines, title=f"{data}, {count(seeds, 'seed')}")
     Console().print(result.legend(), highlight=False, markup=False)
-    print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}")
+    print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}, report: {page}")
 
 
 def _splits(data: str, **roles: Any) -> Any:

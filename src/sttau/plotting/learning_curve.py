@@ -25,11 +25,11 @@ def learning_figure(log: Sequence[Update]) -> Figure:
     figure = Figure(figsize=(3.8 * panels, 3.2), layout="constrained")
     loss, *others = figure.subplots(1, panels, squeeze=False)[0]
     numbers, values = [update.number for update in log], torch.tensor([update.loss for update in log])
-    loss.plot(numbers, values, color=BLUE, alpha=0.3, linewidth=1)
+    loss.plot(numbers, values, color=MUTED, alpha=0.5, linewidth=1)
     width = max(1, len(log) // 50)
     if width > 1:
         smooth = values.unfold(0, width, 1).mean(1)
-        loss.plot(numbers[width - 1 :], smooth, color=BLUE, linewidth=2, label=f"mean of {width} updates")
+        loss.plot(numbers[width - 1 :], smooth, color=INK, linewidth=2, label=f"mean of {width} updates")
         loss.legend(frameon=False, fontsize=9)
     loss.set(title="training loss", xlabel="update")
     for axes, name in zip(others, metrics, strict=False):

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean, stdev
 
-from matplotlib.figure import Figure
-
 from sttau.files import write_atomically
 from sttau.jobs import Result, write_results
 from sttau.methods import METHODS
 from sttau.plotting.style import look, method_title
 from sttau.quickstart import Quickstart
-from sttau.report.page import as_data_url, as_png, render
+from sttau.report.page import as_png, as_svg, render
 from sttau.report.quickstart_figures import (
-    automaton_figure,
+    automaton_figures,
     ood_figure,
     reading_figure,
     reliability_figure,
@@ -42,19 +40,20 @@ def _spread(values: list[float]) -> str:
 
 
 def write_report(quickstart: Quickstart, folder: Path) -> Path:
-    """Write figures, results and ``report.html`` into a folder.
+    """Write ``report.html``, the results, and the figure of the README into a folder.
 
     Returns:
         The path of the page.
     """
     with look():
-        figures = {
-            "automaton": automaton_figure(quickstart.automaton),
-            "reading": reading_figure(quickstart),
-            "reliability": reliability_figure(quickstart),
-            "ood": ood_figure(quickstart),
+        reading = reading_figure(quickstart)
+        write_atomically(folder / "reading.png", as_png(reading))
+        pictures = {
+            "automaton": as_svg(automaton_figures(quickstart.automaton), "Automaton"),
+            "reading": as_svg(reading, "Prediction while a digit is read"),
+            "reliability": as_svg(reliability_figure(quickstart), "Accuracy against confidence"),
+            "ood": as_svg(ood_figure(quickstart), "Share of digits above each uncertainty, in-distribution and OOD"),
         }
-        pictures = {name: _save(figure, folder / f"{name}.png") for name, figure in figures.items()}
     write_results(quickstart.results, folder / "results.jsonl")
     header, rows = summary_table(quickstart.results)
     page = render(
@@ -67,9 +66,3 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
         result=quickstart.results[0],
     )
     return write_atomically(folder / "report.html", page.encode())
-
-
-def _save(figure: Figure, path: Path) -> str:
-    """Save a figure as PNG and return it as a data URL."""
-    write_atomically(path, as_png(figure))
-    return as_data_url(figure)

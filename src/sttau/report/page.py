@@ -1,15 +1,24 @@
-"""HTML pages from templates, with their figures inside."""
+"""HTML pages from one set of parts: templates, and figures as SVG that follow the colors of the page."""
 
 from __future__ import annotations
 
-import base64
 import io
+import re
+from collections.abc import Iterable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sttau.plotting.style import GRID, INK, MUTED, look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+#: Colors of figures that the page replaces by its own, which differ between light and dark.
+_THEME = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", "#ffffff": "var(--paper)"}
 
 
 def render(template: str, **values: Any) -> str:
@@ -27,6 +36,53 @@ def as_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def as_data_url(figure: Figure) -> str:
-    """Return a figure as a data URL, so that the page needs no other file."""
-    return "data:image/png;base64," + base64.b64encode(as_png(figure)).decode()
+def as_svg(figures: Figure | Iterable[Figure], alternative: str) -> list[Markup]:
+    """Return every panel of a figure as an SVG element, so that panels wrap on a narrow screen.
+
+    Text stays text, and the colors of ink, lines and background are those of the page.
+
+    Args:
+        figures: Figure, or several.
+        alternative: What the figure shows, for those who do not see it; the title of each panel is added.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> figure = Figure()
+        >>> _ = figure.subplots(1, 2)[0].set_title("loss")
+        >>> [str(panel)[16:45] for panel in as_svg(figure, "Two panels")]
+        ['aria-label="Two panels: loss"', 'aria-label="Two panels" class']
+    """
+    every = [figures] if hasattr(figures, "savefig") else list(figures)
+    return [panel for figure in every for panel in _panels(figure, alternative)]
+
+
+def _panels(figure: Any, alternative: str) -> list[Markup]:
+    with look(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the places stay while the other panels are hidden
+        shown = [axes for axes in figure.axes if axes.get_visible()]
+        panels = []
+        for axes in shown:
+            for other in shown:
+                other.set_visible(other is axes)
+            box = axes.get_tightbbox().transformed(figure.dpi_scale_trans.inverted()).padded(0.08)
+            content = io.StringIO()
+            figure.savefig(content, format="svg", bbox_inches=box, transparent=True, metadata={"Date": None})
+            title = axes.get_title("left") or axes.get_title()
+            panels.append(_inline(content.getvalue(), f"{alternative}: {title}" if title else alternative))
+        for other in shown:
+            other.set_visible(True)
+    return panels
+
+
+def _inline(text: str, label: str) -> Markup:
+    """Return the SVG element of a file, of flexible size and in the colors of the page."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    box = re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+)', text)
+    width = round(float(box[1]) * 4 / 3) if box else 400  # points to pixels
+    head = f'<svg role="img" aria-label="{escape(label)}" class="panel{" wide" * (width > 560)}" width="{width}"'
+    text = re.sub(r"<svg xmlns:xlink=\S+ width=\S+ height=\S+", head, text, count=1)
+    for color, own in _THEME.items():
+        text = text.replace(color, own)
+    return Markup(text)

@@ -6,21 +6,24 @@ import torch
 from matplotlib.figure import Figure
 
 from sttau.inference import Prediction
-from sttau.plotting.automaton import draw_automaton
+from sttau.plotting.automaton import drawing
 from sttau.plotting.reliability import reliability_axes
-from sttau.plotting.style import BLUE, GREEN, MUTED, ORANGE, RED, method_color, method_title
+from sttau.plotting.style import GREEN, INK, MUTED, ORANGE, PURPLE, RED, method_color, method_title
 from sttau.quickstart import AutomatonRun, Quickstart
 
 
-def automaton_figure(run: AutomatonRun) -> Figure:
-    """Draw the automaton of the grammar and the extracted one side by side."""
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    draw_automaton(left, run.truth, "Automaton of the grammar", color=MUTED)
+def automaton_figures(run: AutomatonRun) -> list[Figure]:
+    """Draw the automaton of the grammar, and the extracted one."""
     verdict = "proved equal" if run.equivalence else f"differs on “{run.equivalence.counterexample}”"
-    title, probabilities = f"Extracted from the network: {verdict}", run.extracted.probabilities
-    draw_automaton(right, run.extracted.dfa, title, probabilities=probabilities)
-    return figure
+    return [
+        drawing(run.truth, "Of the grammar", color=INK),
+        drawing(
+            run.extracted.dfa,
+            f"Extracted: {verdict}",
+            probabilities=run.extracted.probabilities,
+            color=INK,
+        ),
+    ]
 
 
 def reliability_figure(quickstart: Quickstart) -> Figure:
@@ -49,7 +52,7 @@ def reading_figure(quickstart: Quickstart) -> Figure:
 
     probability, deviation = reading.mean[row], reading.variance[row].sqrt()
     rivals = [digit for digit in probability.amax(0).argsort(descending=True).tolist() if digit != label]
-    for digit, color in zip([label, *rivals], (BLUE, ORANGE, GREEN), strict=False):
+    for digit, color in zip([label, *rivals], (PURPLE, ORANGE, GREEN), strict=False):
         middle, spread = probability[:, digit].numpy(), deviation[:, digit].numpy()
         classes.plot(steps, middle, color=color, marker="o", markersize=3.5, label=f"“{digit}”")
         classes.fill_between(steps, middle - spread, middle + spread, color=color, alpha=0.18, linewidth=0)
@@ -59,7 +62,7 @@ def reading_figure(quickstart: Quickstart) -> Figure:
     unseen_digits = " and ".join(map(str, quickstart.settings.ood_digits))
     for axes, name, title in ((total, "total", "total uncertainty"), (epistemic, "epistemic", "epistemic uncertainty")):
         one, seen, unseen = getattr(reading, name)[row], getattr(reading, name), getattr(run.ood, name)
-        axes.plot(steps, one, color=BLUE, marker="o", markersize=3.5, label=f"this “{label}”")
+        axes.plot(steps, one, color=INK, marker="o", markersize=3.5, label=f"this “{label}”")
         axes.plot(steps, seen.mean(0), color=MUTED, linewidth=2, label="mean, in-distribution")
         axes.plot(steps, unseen.mean(0), color=RED, linewidth=2, label=f"mean, OOD: {unseen_digits}")
         axes.set(xlabel="rows read", ylabel="bits", ylim=(0, None), title=title)
@@ -68,20 +71,21 @@ def reading_figure(quickstart: Quickstart) -> Figure:
 
 
 def ood_figure(quickstart: Quickstart) -> Figure:
-    """Histogram of uncertainty on in-distribution and on OOD digits, first seed."""
+    """Share of in-distribution and of OOD digits whose uncertainty exceeds each threshold, first seed."""
     first = [run for run in quickstart.digits if run.result.seed == quickstart.digits[0].result.seed]
     unseen_digits = " and ".join(map(str, quickstart.settings.ood_digits))
     figure = Figure(figsize=(4.6 * len(first), 3.2), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(first), squeeze=False)[0], first, strict=True):
-        edges = torch.linspace(0, 3, 31).numpy()
         for values, color, label in (
-            (run.reading.total[:, -1], method_color(run.method), "in-distribution digits"),
+            (run.reading.total[:, -1], MUTED, "in-distribution digits"),
             (run.ood.total[:, -1], RED, f"OOD: {unseen_digits}"),
         ):
-            weights = torch.full_like(values, 1 / len(values)).numpy()
-            axes.hist(values.numpy(), edges, weights=weights, color=color, alpha=0.6, label=label)
+            ordered = values.sort().values
+            share = 1 - torch.arange(1, len(ordered) + 1) / len(ordered)
+            axes.step(ordered.numpy(), 100 * share.numpy(), where="post", color=color, linewidth=2, label=label)
         title = f"{method_title(run.method)}: AUROC {run.result.metrics['auroc']:.1f} %"
-        axes.set(xlabel="total uncertainty (bits)", ylabel="share of digits", yscale="log", title=title)
+        axes.set(xlabel="threshold of the total uncertainty (bits)", ylabel="digits above it, %", title=title)
+        axes.set(xlim=(0, None), ylim=(0, 100))
         axes.legend(frameon=False, fontsize=9)
     return figure
 

@@ -15,8 +15,8 @@ from sttau.metrics import reliability_curve, risk_coverage_curve
 from sttau.models import Predictor
 from sttau.plotting.learning_curve import learning_figure
 from sttau.plotting.reliability import reliability_axes
-from sttau.plotting.style import BLUE, MUTED, look
-from sttau.report.page import as_data_url, render
+from sttau.plotting.style import GREEN, INK, MUTED, look
+from sttau.report.page import as_svg, render
 from sttau.training import Update
 
 
@@ -41,7 +41,8 @@ def write_training_report(
         figures = {"learning": learning_figure(log)} if log else {}
         if isinstance(evaluation.prediction, Prediction):
             figures["certainty"] = certainty_figure(evaluation.prediction, held_out)
-        pictures = {name: as_data_url(figure) for name, figure in figures.items()}
+        about = {"learning": "Training", "certainty": "Certainty"}
+        pictures = {name: as_svg(figure, about[name]) for name, figure in figures.items()}
     header, rows = evaluation.table()
     class_header, class_rows = evaluation.class_table()
     decisions = model.decisions
@@ -59,6 +60,14 @@ def write_training_report(
         temperature=getattr(model.members[0], "logit_temperature", None),
         abstention=None if decisions is None else decisions.abstention,
         count=evaluation.count,
+        steps=[
+            (f"sttau evaluate {path.parent.name} test.csv", "evaluate the model on data that had no part in training."),
+            (
+                f"sttau predict {path.parent.name} new.csv --out predictions.csv",
+                "predict new series; uncertain ones abstain.",
+            ),
+            (f"sttau serve {path.parent.name}", "see it in the browser, and use it over HTTP."),
+        ],
     )
     return write_atomically(path, page.encode())
 
@@ -68,10 +77,10 @@ def certainty_figure(prediction: Prediction, data: SequenceDataset) -> Figure:
     labels = data.labels.long().cpu()
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    reliability_axes(left, reliability_curve(prediction.mean, labels), "reliability", BLUE)
+    reliability_axes(left, reliability_curve(prediction.mean, labels), "reliability", GREEN)
     wrong = (prediction.label != labels).double()
     curve = risk_coverage_curve(prediction.uncertainty, wrong)
-    right.plot(100 * curve.coverage, 100 * curve.risk, color=BLUE, linewidth=2)
+    right.plot(100 * curve.coverage, 100 * curve.risk, color=INK, linewidth=2)
     decisions = prediction.decisions
     if decisions is not None and decisions.abstention is not None:
         right.axvline(100 * float((~prediction.abstain).double().mean()), color=MUTED, linewidth=1, linestyle="--")
