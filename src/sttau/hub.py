@@ -18,8 +18,8 @@ from sttau.version import __version__
 MODEL_FILE = "model.safetensors"
 
 _LIMITS = """\
-- Probabilities, thresholds and conformal sets hold for data from the source of the validation data. After a change of the source,
-  calibrate again.
+- Probabilities, thresholds and conformal sets hold for data from the source of the validation data. After a change of
+  the source, calibrate again.
 - The OOD threshold bounds false alarms on in-distribution data. It does not promise to find OOD input.
 - The metrics are those of the data named above; evaluate the model on your own data before you rely on it."""
 

@@ -41,14 +41,15 @@ class Detector(ABC):
         threshold = "" if self.threshold is None else f"threshold={self.threshold:.4g}"
         return f"{type(self).__name__}({threshold})"
 
-    def fit(self, model: Predictor, train: Any) -> Self:
+    def fit(self, model: Predictor, train: Any, lengths: Any = None) -> Self:
         """Fit to training data; where that is much, to some of its sequences (``largest``), evenly spaced.
 
         Args:
             model: A trained classifier or regressor, or an ensemble.
             train: Training data: a ``SequenceDataset``, or inputs.
+            lengths: (sequences,) valid steps; only with inputs.
         """
-        inputs, lengths = as_inputs(model, train)
+        inputs, lengths = as_inputs(model, train, lengths)
         labels = getattr(train, "labels", None)
         if self.largest is not None and len(inputs) > self.largest:
             rows = torch.linspace(0, len(inputs) - 1, self.largest).long()

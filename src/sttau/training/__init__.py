@@ -4,6 +4,7 @@ from sttau.models import focal_loss
 from sttau.training.callbacks import ProgressBar, TensorBoard
 from sttau.training.distributed import ProcessLostError, local_device
 from sttau.training.interruption import Interrupted
+from sttau.training.laplace import laplace
 from sttau.training.log import Callback, Update, read_log
 from sttau.training.many import FitJob, FitResult, fit_many
 from sttau.training.options import TrainOptions
@@ -25,6 +26,7 @@ __all__ = [
     "fit",
     "fit_many",
     "focal_loss",
+    "laplace",
     "local_device",
     "read_log",
     "validation",

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import sttau
+from sttau import SequenceClassifier, SequenceRegressor, STTauLSTM
+from sttau.training.laplace import best_precision, gauss_newton, laplace
+
+
+def test_the_curvature_is_the_hessian_of_the_loss() -> None:
+    torch.manual_seed(0)
+    phi, y = torch.randn(20, 4, dtype=torch.float64), torch.randint(3, (20,))
+    weights = torch.randn(12, dtype=torch.float64)
+
+    def loss(w: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(phi @ w.view(3, 4).T, y, reduction="sum")
+
+    expected = torch.autograd.functional.hessian(loss, weights)
+    torch.testing.assert_close(gauss_newton(phi, (phi @ weights.view(3, 4).T).softmax(-1)), expected)
+
+
+def test_the_draws_have_the_covariance_of_the_posterior() -> None:
+    torch.manual_seed(0)
+    model, x = SequenceClassifier(nn.GRU(2, 3), 2), torch.randn(200, 4, 2)
+    drawn = laplace(model, x, members=2000, prior_precision=0.5).members
+    heads = (
+        torch.stack([torch.cat([m.head.weight, m.head.bias[:, None]], 1).flatten() for m in drawn]).detach().double()
+    )
+    with torch.no_grad():
+        read = model.features(x).double()
+    phi = torch.cat([read, torch.ones(200, 1)], 1)
+    precision = gauss_newton(phi, model(x).detach().double().softmax(-1)) + 0.5 * torch.eye(8)
+    covariance = torch.linalg.inv(precision)
+    assert float((heads.T.cov() - covariance).norm() / covariance.norm()) < 0.1
+    center = torch.cat([model.head.weight, model.head.bias[:, None]], 1).flatten().detach().double()
+    assert float((heads.mean(0) - center).norm()) < 0.1 * float(covariance.trace().sqrt())
+
+
+def test_the_chosen_precision_maximizes_the_evidence() -> None:
+    """Of a linear model with curvature c: the evidence has its maximum where d = δ |w|² + Σ δ / (c + δ)."""
+    mean, curvature = torch.tensor([0.3, -0.2, 0.1, 0.4], dtype=torch.float64), torch.full((4,), 50.0).double().diag()
+    found = best_precision(curvature, mean)
+    balance = found * float(mean.square().sum()) + 4 * found / (50 + found)
+    assert balance == pytest.approx(4, rel=0.25)  # the grid has steps of a quarter
+
+
+def test_the_ensemble_is_less_sure_between_the_classes_and_is_saved(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    y = torch.arange(60) % 2
+    x = 0.3 * torch.randn(60, 6, 2) + (2.0 * y - 1)[:, None, None]
+    model = SequenceClassifier(nn.LSTM(2, 16), 2)
+    sttau.fit(model, (x, y), updates=150, seed=0, progress=False)
+    ensemble = laplace(model, x, members=20)
+    unsure = torch.zeros(20, 6, 2)
+    unsure[:, :, 0], unsure[:, :, 1] = 1.0, -1.0  # features of both classes
+    plain, drawn = (sttau.predict(one, unsure).confidence.mean() for one in (model, ensemble))
+    assert drawn < plain
+    assert (sttau.predict(ensemble, x).label == y).double().mean() > 0.95
+    assert bool((sttau.predict(ensemble, unsure).epistemic > 0).all())
+    again = sttau.load(ensemble.save(tmp_path / "laplace.safetensors"))
+    assert torch.equal(sttau.predict(again, x).mean, sttau.predict(ensemble, x).mean)
+
+
+def test_what_cannot_be_approximated_is_refused() -> None:
+    x = torch.randn(5, 4, 2)
+    with pytest.raises(ValueError, match="STTauLSTM samples already"):
+        laplace(SequenceClassifier(STTauLSTM(2, 4, 3), 2), x)
+    with pytest.raises(TypeError, match="one classifier with a dense head"):
+        laplace(SequenceRegressor(nn.LSTM(2, 4)), x)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="prior_precision must be positive"):
+        laplace(SequenceClassifier(nn.LSTM(2, 4), 2), x, prior_precision=0.0)
+    with pytest.raises(ValueError, match="weights, more than 4,096"):
+        laplace(SequenceClassifier(nn.LSTM(2, 500), 10), x)
