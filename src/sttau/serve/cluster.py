@@ -84,4 +84,5 @@ def _application(models: Sequence[Path], settings: Settings, replicas: int) -> A
     class Replica:
         """The application in a process of its own."""
 
-    return Replica.bind()
+    deployment: Any = Replica
+    return deployment.bind()
