@@ -31,6 +31,7 @@ from sttau.files import write_atomically
 from sttau.jobs import hardware, versions
 from tests.faults.processes import Outcome
 from tests.faults.readers import READERS, Reader
+from tests.faults.requests import REQUESTS
 
 OUTCOMES = Path(__file__).with_name("outcomes.json")
 PROGRESS = OUTCOMES.with_name("progress.jsonl")
@@ -114,12 +115,14 @@ def parts(kills: int, runs: int, files: int) -> list[Part]:
         ("local workers", partial(groups.kill_workers, "local"), 0.02),
         ("Ray workers", groups.kill_ray_workers, 0.02),
     ]
+    sent = {name: partial(read_damaged, reader, min(_BLOCK, files)) for name, reader in REQUESTS.items()}
     blocks = {name: partial(read_damaged, reader, min(_BLOCK, files)) for name, reader in READERS.items()}
     return [
         *(Part("kills", name, unit, "kills", round(share * kills)) for name, unit, share in forked),
         *(Part("conditions", name, unit, "runs", runs) for name, unit in CONDITIONS.items()),
         *(Part("kills", name, unit, "kills", round(share * kills)) for name, unit, share in threaded),
         *(Part("files", name, unit, "files", -(-files // len(READERS))) for name, unit in blocks.items()),
+        *(Part("requests", name, unit, "files", -(-files // (5 * len(REQUESTS)))) for name, unit in sent.items()),
     ]
 
 

@@ -17,6 +17,7 @@ from tests.faults.kills import KINDS
 from tests.faults.mutations import FAULTS, damage
 from tests.faults.processes import Outcome
 from tests.faults.readers import READERS
+from tests.faults.requests import REQUESTS
 from tests.faults.table import make_table
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,14 @@ def test_damaged_files_are_refused_or_read_and_nothing_else(name: str, tmp_path:
     assert found == []
     assert counts["refused"] > 0 or name in ("training log", "earlier results")  # of which whole lines are read
     assert counts["files"] == 40 == sum(counts.values()) - 40
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_damaged_requests_are_answered_or_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    counts, found = read_damaged(REQUESTS[name], 40, random.Random(f"{name} 1"), tmp_path)
+    assert found == []
+    assert counts["refused"] > 0
 
 
 def test_a_reader_that_leaks_or_takes_anything_is_noticed(tmp_path: Path) -> None:
@@ -85,6 +94,7 @@ def test_an_interrupted_harness_continues_and_counts_every_unit_once(tmp_path: P
 def test_the_outcomes_that_are_committed_are_of_all_parts_and_without_problems() -> None:
     outcomes = json.loads(OUTCOMES.read_text("utf-8"))
     assert set(outcomes["files"]) == set(READERS)
+    assert set(outcomes["requests"]) == set(REQUESTS)
     assert set(outcomes["conditions"]) == set(conditions.CONDITIONS)
     assert set(KINDS) < set(outcomes["kills"])
     assert outcomes["problems"] == []

@@ -23,6 +23,7 @@ def test_the_page_is_self_contained(small: Quickstart, tmp_path: Path) -> None:
     panels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
     assert len(panels) == 2 + 4 + 2 + 2
     assert len(page) < 2_000_000
+    assert "http" not in page
     assert "not an equal" in page, "the caveat of the README"
     assert "sttau serve" in page, "a next step"
     assert "prefers-color-scheme: dark" in page

@@ -32,13 +32,18 @@ def serve(
     max_waiting: Annotated[int, typer.Option(min=1, help="Most requests at a time.")] = 256,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until a request must be answered.")] = 30.0,
     threads: ThreadsOption = 1,
+    on: Annotated[str, typer.Option(help="Where the application runs: here, or ray for several replicas.")] = "here",
+    replicas: Annotated[int, typer.Option(min=1, max=1000, help="Number of replicas on Ray.")] = 2,
 ) -> None:
     """Serve models: a page in the browser, an HTTP interface, and the Open Inference Protocol.
 
     Example: sttau serve quickstart/models
     """
     from sttau.serve import Settings, create_app
+    from sttau.serve.cluster import serve_on_ray
 
+    if on not in ("here", "ray"):
+        usage_error(f"--on must be here or ray, got {on!r}")
     if not models:
         found = Path("quickstart/models")
         ready = (
@@ -54,6 +59,9 @@ def serve(
             token=token, hosts=hosts, max_bytes=max_bytes, max_sequences=max_sequences, max_steps=max_steps,
             max_samples=max_samples, max_waiting=max_waiting, timeout=timeout,
         )  # fmt: skip
+        if on == "ray":
+            serve_on_ray([model.resolve() for model in models], settings, host, port, replicas, _announce)
+            return
         app = create_app(models, settings)
         _run(app, host, port, settings.max_bytes, timeout)
 
@@ -86,3 +94,9 @@ def _run(app: Any, host: str, port: int, max_bytes: int, timeout: float) -> None
             timeout_graceful_shutdown=max(1, int(timeout)),
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _announce(replicas: int, address: str) -> None:
+    """Say where the replicas listen."""
+    print_line(f"{count(replicas, 'replica')} on Ray")
+    print_line(f"{address}  (stop with Ctrl-C)", style="green")

@@ -83,6 +83,7 @@ def _inline(text: str, label: str) -> Markup:
     width = round(float(box[1]) * 4 / 3) if box else 400  # points to pixels
     head = f'<svg role="img" aria-label="{escape(label)}" class="panel{" wide" * (width > 560)}" width="{width}"'
     text = re.sub(r"<svg xmlns:xlink=\S+ width=\S+ height=\S+", head, text, count=1)
+    text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)  # HTML knows them
     for color, own in _THEME.items():
         text = text.replace(color, own)
     return Markup(text)
