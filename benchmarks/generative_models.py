@@ -3,7 +3,7 @@
     python benchmarks/generative_models.py --out benchmarks/generative_models.jsonl
 
 Models of 3 to 5 states over four symbols; 3,000 training and 5,000 test strings. The number of states is chosen by
-held-out likelihood. "excess" is the log-loss of the test strings divided by that of the true model, minus 1, in percent.
+held-out likelihood. "excess" is the log-loss of the test strings divided by that of the true model, minus 1, in %.
 n-grams have Witten and Bell's smoothing; ALERGIA, whose PDFA gives some strings probability 0, is mixed with 1 % of the
 bigram. Seeds from 70000; they were run once.
 """
@@ -55,7 +55,8 @@ def measure(kind: str, states: int, seed: int) -> dict[str, Any]:
 
     for form in ("automaton", "hmm"):
         began = time.perf_counter()
-        learned = learn_generative(train, kind=form, alphabet=ALPHABET, attempts=4, iterations=200, largest=7, tolerance=1e-5)  # type: ignore[arg-type]  # fmt: skip
+        options: dict[str, Any] = {"attempts": 4, "iterations": 200, "largest": 7, "tolerance": 1e-5}
+        learned = learn_generative(train, kind=form, alphabet=ALPHABET, **options)  # type: ignore[arg-type]
         held = max(learned.held_out.values())
         note(form, learned.automaton.log_probability(test), began, held=held, states=learned.automaton.num_states)
     row["ours"] = max((row[form] for form in ("automaton", "hmm")), key=lambda found: found["held"])

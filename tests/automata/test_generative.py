@@ -109,7 +109,7 @@ def test_next_symbols_are_ratios_of_probabilities_of_prefixes() -> None:
 def test_an_hmm_is_learned_to_its_entropy_and_its_number_of_states_by_held_out_strings() -> None:
     transition, emission = np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.95, 0.05], [0.1, 0.9]])
     truth = GenerativeAutomaton.from_hmm(np.array([1.0, 0.0]), transition, emission, np.full(2, 0.1), "ab")
-    learned = learn_generative(truth.sample(1500, seed=0), kind="hmm", attempts=3, largest=3, iterations=150)
+    learned = learn_generative(truth.sample(1500, seed=0), kind="hmm", attempts=2, largest=3, iterations=80)
     test = truth.sample(2000, seed=1)
     assert max(learned.held_out, key=learned.held_out.get) == learned.automaton.num_states == 2  # type: ignore[arg-type]
     assert learned.automaton.log_probability(test).mean() > 1.005 * truth.log_probability(test).mean()

@@ -24,12 +24,14 @@ from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_d
 from sttau.automata.fidelity import Fidelity, label_agreement, measure_fidelity
 from sttau.automata.learning import (
     Learned,
+    LearnedPA,
     LearnedStochastic,
     NoisyFit,
     PrefixTree,
     Verdict,
     learn,
     learn_by_merging,
+    learn_pa,
     learn_stochastic,
     learn_with_noise,
 )
@@ -59,6 +61,7 @@ __all__ = [
     "ExtractedPA",
     "Fidelity",
     "Learned",
+    "LearnedPA",
     "LearnedStochastic",
     "NoisyFit",
     "PrefixTree",
@@ -85,6 +88,7 @@ __all__ = [
     "label_agreement",
     "learn",
     "learn_by_merging",
+    "learn_pa",
     "learn_stochastic",
     "learn_with_noise",
     "measure_fidelity",

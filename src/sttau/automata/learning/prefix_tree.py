@@ -64,13 +64,14 @@ class PrefixTree:
         counts = self.counts.clone()
         for begin, end in zip([0, *self.ends], self.ends, strict=False):
             counts[begin:end] /= counts[begin:end].sum().clamp_min(torch.finfo(counts.dtype).tiny)
-        return self._with(counts)
+        return self.with_counts(counts)
 
     def double(self) -> PrefixTree:
         """Return the same tree in float64."""
-        return self._with(self.counts.double())
+        return self.with_counts(self.counts.double())
 
-    def _with(self, counts: Tensor) -> PrefixTree:
+    def with_counts(self, counts: Tensor) -> PrefixTree:
+        """Return the same tree with other counts, (nodes, classes)."""
         other = copy(self)
         other.counts = counts
         return other
