@@ -225,6 +225,14 @@ def test_metrics_count_requests(client: TestClient) -> None:
     assert count() == before + 1
 
 
+def test_bodies_together_are_bounded_and_released(models: Path) -> None:
+    settings = Settings(max_held_bytes=200, warm_up=False)
+    with TestClient(create_app([models / "series"], settings)) as client:
+        assert client.post("/api/predict", content=b" " * 300).status_code == 429
+        for _ in range(5):
+            assert client.post("/api/predict", json={"inputs": [[0, 1]]}).status_code == 200
+
+
 def test_too_many_requests_at_a_time_are_refused(models: Path) -> None:
     with TestClient(create_app([models / "series"], Settings(max_waiting=0, warm_up=False))) as client:
         response = client.get("/api/models")

@@ -91,6 +91,7 @@ def _run(app: Any, host: str, port: int, max_bytes: int, timeout: float) -> None
             ws_max_size=max_bytes,
             timeout_keep_alive=10,
             server_header=False,
+            limit_concurrency=4096,  # connections, whether or not they ever send a request
             timeout_graceful_shutdown=max(1, int(timeout)),
         )
         uvicorn.Server(config).run(sockets=[listener])

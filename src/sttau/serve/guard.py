@@ -50,7 +50,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, counters: Counters) -> None:
         self._app, self._settings, self._counters = app, settings, counters
-        self._active = 0
+        self._active = self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -70,6 +70,7 @@ class Guard:
 
     async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
         began, status, started = time.perf_counter(), 500, False
+        held = _Held()
 
         async def reply(message: Message) -> None:
             nonlocal status, started
@@ -86,7 +87,7 @@ class Guard:
             self._check_token(scope["path"], headers)
             if self._active > self._settings.max_waiting and scope["path"] not in _OPEN:
                 raise Refused(429, "too many requests at a time; try again in a second")
-            body = await self._body(scope, headers, receive)
+            body = await self._body(scope, headers, receive, held)
             async with asyncio.timeout(self._settings.timeout + 5) if hasattr(asyncio, "timeout") else _Forever():
                 await self._app(scope, _Replay(body, receive), reply)
         except Refused as refusal:
@@ -97,6 +98,7 @@ class Guard:
             await _respond(reply, 503, "the answer took too long; send less at a time")
         finally:
             self._active -= 1
+            self._held -= held.size
             route = scope.get("route")
             path = getattr(route, "path", "other") if status < 404 or route is not None else "other"
             self._counters.observe(path, status, time.perf_counter() - began)
@@ -117,15 +119,15 @@ class Guard:
         if not is_token(token, headers.get("authorization", "").removeprefix("Bearer ").strip()):
             raise Refused(401, "a token is needed: send the header Authorization: Bearer TOKEN")
 
-    async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> bytes:
-        """Read the body, within the limits of size and time."""
+    async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive, held: _Held) -> bytes:
+        """Read the body, within the limits of size and time; ``held`` counts its bytes."""
         if scope["method"] in ("GET", "HEAD"):
             return b""
         most = self._settings.max_bytes
         announced = headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > most:
             raise Refused(413, f"the body must have at most {most} bytes")
-        parts, size = [], 0
+        parts = []
         limit = time.monotonic() + self._settings.timeout
         while True:
             try:
@@ -135,11 +137,20 @@ class Guard:
             if message["type"] == "http.disconnect":
                 raise Refused(400, "the client has gone")
             parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
+            held.size += len(parts[-1])
+            self._held += len(parts[-1])
+            if self._held > self._settings.max_held_bytes:
+                raise Refused(429, "too many large requests at a time; try again in a second")
+            if held.size > most:
                 raise Refused(413, f"the body must have at most {most} bytes")
             if not message.get("more_body"):
                 return b"".join(parts)
+
+
+class _Held:
+    """Number of bytes of a body that are in memory."""
+
+    size = 0
 
 
 class _Replay:

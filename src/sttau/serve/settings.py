@@ -13,6 +13,7 @@ class Settings:
         token: Bearer token that requests must carry; none by default.
         hosts: Names in the Host header that are answered; all if empty.
         max_bytes: Size of the largest body of a request, and of the largest message of a stream.
+        max_held_bytes: Largest size of all bodies of requests that are answered at the same time.
         max_sequences: Largest number of sequences of a request.
         max_steps: Largest number of steps of a sequence.
         max_samples: Largest number of Monte Carlo samples.
@@ -35,6 +36,7 @@ class Settings:
     token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
     max_bytes: int = 8 << 20
+    max_held_bytes: int = 64 << 20
     max_sequences: int = 4096
     max_steps: int = 10_000
     max_samples: int = 100
