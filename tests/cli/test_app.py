@@ -11,7 +11,7 @@ from tests.cli.invocation import invoke
 from tests.extension import copy_package, replace_once, run_copy
 
 LEAVES = (
-    "quickstart", "train", "predict", "evaluate", "run", "data list", "data info", "data get", "compare", "extract",
+    "quickstart", "train", "predict", "evaluate", "run", "data list", "data info", "data get", "compare", "learn", "extract",
     "rl train", "rl watch", "bench",
 )  # fmt: skip
 NEW_COMMAND = '''"""``sttau greet``: a greeting."""
