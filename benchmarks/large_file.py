@@ -1,6 +1,6 @@
 """Memory of ``sttau predict`` on a file larger than it may hold: peak resident memory of the process.
 
-    python benchmarks/large_file.py benchmarks/large_file/results.jsonl --gigabytes 2
+    python benchmarks/large_file.py benchmarks/large_file/memory.jsonl --gigabytes 2
 
 It trains a small model, writes a table of that size to a temporary folder, and predicts all of its series.
 """

@@ -11,8 +11,8 @@ from tests.cli.invocation import invoke
 from tests.extension import copy_package, replace_once, run_copy
 
 LEAVES = (
-    "quickstart", "train", "predict", "evaluate", "run", "data list", "data info", "data get", "compare", "extract",
-    "export", "rl train", "rl watch", "bench", "serve",
+    "quickstart", "train", "predict", "evaluate", "run", "data list", "data info", "data get", "compare", "learn",
+    "extract", "export", "rl train", "rl watch", "bench", "serve",
 )  # fmt: skip
 NEW_COMMAND = '''"""``sttau greet``: a greeting."""
 

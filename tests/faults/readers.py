@@ -21,9 +21,10 @@ from safetensors.torch import save as serialize
 from torch import nn
 
 import sttau
-from sttau.automata import CompiledModel, from_json, tomita
+from sttau.automata import CompiledModel, from_json, read_automaton, read_strings, tomita
 from sttau.automata import compile as compile_model
 from sttau.automata.exchange import to_json
+from sttau.automata.generative import read_pautomac
 from sttau.data import from_arrays
 from sttau.data.chunks import read_chunks
 from sttau.errors import ResultsError
@@ -32,6 +33,7 @@ from sttau.formats import _as_text, _checksum
 from sttau.jobs import Cell, Result, Store, earlier_results, read_results, write_results
 from sttau.languages import PA, stochastic
 from sttau.models.metadata import Metadata
+from sttau.plotting.automaton import write_automaton
 from sttau.sklearn import STTauClassifier
 from sttau.training.checkpoints import read_checkpoint, write_checkpoint
 from sttau.training.log import JsonLines, Update, read_log
@@ -241,6 +243,12 @@ READERS: dict[str, Reader] = {
         lambda p: p.write_text(to_json(tomita(3)), "utf-8"), lambda p: from_json(p.read_text("latin-1"), p.name)
     ),
     "PA": Reader(lambda path: stochastic(1).save(path), PA.load),
+    "automaton, DOT": Reader(lambda p: write_automaton(tomita(3), p), read_automaton, name="automaton.dot"),
+    "automaton, JFLAP": Reader(lambda p: write_automaton(tomita(3), p), read_automaton, name="automaton.jff"),
+    "automaton, PRISM": Reader(lambda p: write_automaton(stochastic(2), p), read_automaton, name="automaton.prism"),
+    "automaton, AT&T": Reader(lambda p: write_automaton(tomita(3), p), read_automaton, name="automaton.att"),
+    "labeled strings": Reader(lambda p: p.write_text("1 ab\n0 ba\n1\n0 bb\n"), lambda p: _data(read_strings(p))),
+    "PAutomaC": Reader(lambda p: p.write_text("3 2\n2 0 1\n0\n1 1\n"), read_pautomac),
     "results": Reader(_results, lambda path: [asdict(result) for result in read_results(path)]),
     "earlier results": Reader(_results, _earlier),
     "cell": Reader(_cell, _read_cell),
