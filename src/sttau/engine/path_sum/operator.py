@@ -28,7 +28,7 @@ def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, *, engine:
         (..., n, k), rows on the simplex.
     """
     several = "every input has hidden states of its own" if hidden.dim() > 2 else None
-    if several and engine is None:
+    if engine is None and (several or backend.is_transformed(inputs.device)):
         engine = "reference"  # the first step of a batch is too little work for a kernel
     traced = torch.compiler.is_compiling()
     chosen = backend.choose(
@@ -88,6 +88,8 @@ def state_distribution(
     if matrices.shape[1] == 0:
         return first[:, None]
     device, dtype, states = matrices.device, matrices.dtype, first.shape[-1]
+    if engine is None and backend.is_transformed(device):
+        engine = "reference"
     traced = torch.compiler.is_compiling()
     chosen = backend.choose("state_distribution", device, dtype, states=states, traced=traced, engine=engine)
     result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths)
