@@ -57,7 +57,7 @@ def extract_by_clustering(
         >>> len(extract_by_clustering(model, load("tomita1", "train"), clusters=4).states) <= 4
         True
     """
-    vocabulary, start = _symbols(data)
+    vocabulary, start = symbols_of(data)
     inputs, rows = _distinct(data)
     lengths = data.lengths[rows]
     alive = torch.arange(inputs.shape[1])[None] < lengths[:, None]
@@ -124,7 +124,7 @@ def extract_by_queries(
         >>> compare(extract_by_queries(learn(train).model, train), tomita(1))
         Equivalence(equal=True, counterexample=None)
     """
-    vocabulary, start = _symbols(data)
+    vocabulary, start = symbols_of(data)
     symbols = [symbol for symbol in vocabulary if symbol != start]
     network = _Queries(model, vocabulary, vocabulary.index(start), accept)
     inputs, rows = _distinct(data)
@@ -244,7 +244,7 @@ def learn_by_alergia(data: SequenceDataset, *, accept: int = 1, epsilon: float =
     import_aalpy()
     from aalpy.learning_algs import run_Alergia
 
-    vocabulary, start = _symbols(data)
+    vocabulary, start = symbols_of(data)
     symbols = tuple(symbol for symbol in vocabulary if symbol != start)
     traces = [
         ["", *((vocabulary[token], "") for token in tokens[1:length]), ("end", label == accept)]
@@ -300,7 +300,7 @@ def learn_spectrally(data: SequenceDataset, rank: int, *, accept: int = 1, basis
         >>> learn_spectrally(load("stochastic1", "train"), rank=2).matrices.shape
         (2, 2, 2)
     """
-    vocabulary, start = _symbols(data)
+    vocabulary, start = symbols_of(data)
     symbols = tuple(symbol for symbol in vocabulary if symbol != start)
     share: dict[tuple[str, ...], list[bool]] = defaultdict(list)
     for tokens, length, label in zip(data.inputs.tolist(), data.lengths.tolist(), data.labels.tolist(), strict=True):
@@ -337,7 +337,8 @@ def _distinct(data: SequenceDataset) -> tuple[Tensor, Tensor]:
     return data.inputs[rows].to(torch.int64), rows
 
 
-def _symbols(data: SequenceDataset) -> tuple[tuple[str, ...], str]:
+def symbols_of(data: SequenceDataset) -> tuple[tuple[str, ...], str]:
+    """Return the vocabulary of strings and their start token."""
     if data.vocabulary is None or data.inputs.dim() != 2:
         raise ValueError(f"{data.name} must be strings over a vocabulary")
     return data.vocabulary, data.vocabulary[int(data.inputs[0, 0])]
