@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.automata import learn
+from sttau.automata import from_regex, learn
 from sttau.data import load
+from sttau.plotting.automaton import write_automaton
 from tests.cli.invocation import check_failure, invoke
 
 
@@ -122,3 +123,15 @@ def test_an_lstm_is_refused(tmp_path: Path, kind: str) -> None:
     model.set_metadata(load("tomita1", "train"))
     shown = invoke("extract", model.save(tmp_path / "lstm.safetensors"), "--kind", kind)
     check_failure(shown, "LSTM", code=1)
+
+
+def test_an_automaton_in_a_file_is_compared_and_converted(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.json"
+    write_automaton(from_regex("(ab)*", "ab"), file)
+    shown = invoke("extract", file, "--out", tmp_path / "pairs.dot", "--against", "(ab)*")
+    assert shown.exit_code == 0, shown.output
+    assert "DFA of 3 states over a b" in shown.output
+    assert (tmp_path / "pairs.dot").read_text().startswith("digraph")
+    other = invoke("extract", file, "--against", "(ba)*")
+    assert other.exit_code == 1
+    assert "different" in other.output

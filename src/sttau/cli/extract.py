@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from sttau.cli.common import plain_errors, print_line, usage_error
-from sttau.cli.model_files import language
+from sttau.cli.model_files import language, load_model
 
 if TYPE_CHECKING:
     from automata.fa.dfa import DFA
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def extract(
     model: Annotated[
-        Path, typer.Argument(help="File of a classifier with an embedding and an STTauGRU, written by save().")
+        Path, typer.Argument(help="Saved classifier with an embedding and an STTauGRU, its folder, or an automaton.")
     ],
     out: Annotated[
         list[Path] | None,
@@ -45,7 +45,7 @@ def extract(
         bool, typer.Option("--force", help="Exit with 0 although training failed, or the DFA is not the network's.")
     ] = False,
 ) -> None:
-    """Extract an automaton from a network, compare it with a language, draw it and export it.
+    """Extract an automaton from a network, or read one; compare it with a language, draw it and export it.
 
     Exits with 1 if the language differs from that of --against, if the training of the network did not reach its goal,
     or if a DFA and its network label strings differently. PAs are equal up to rounding only, unless --within is given.
@@ -53,6 +53,7 @@ def extract(
     Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against "(10)*"
     """
     import sttau
+    from sttau.automata.exchange.files import SUFFIXES
     from sttau.plotting.automaton import check_ending, write_automaton
 
     if kind not in ("dfa", "pa"):
@@ -62,7 +63,10 @@ def extract(
     with plain_errors():
         for path in out or ():
             check_ending(path)
-        network = sttau.load(model)
+        if model.suffix in SUFFIXES and model.suffix != ".safetensors":  # those are networks
+            _use_automaton(model, out or [], against, within)
+            return
+        network = load_model(model, "cpu")
         if not isinstance(network, sttau.SequenceClassifier) or not network.vocabulary:
             raise ValueError(f"{model} has no vocabulary: call model.set_metadata(data) before model.save(path)")
         symbols = [symbol for symbol in network.vocabulary if symbol != start]
@@ -82,6 +86,22 @@ def extract(
             print_line(f"Written: {path}")
         differs = truth is not None and not _compare(extracted.automaton, truth, against, kind, within)
     if differs or (failures and not force):
+        raise typer.Exit(1)
+
+
+def _use_automaton(path: Path, out: list[Path], against: str, within: float) -> None:
+    """Draw, convert and compare an automaton that a file holds."""
+    from sttau.automata import PA, read_automaton
+    from sttau.plotting.automaton import write_automaton
+
+    automaton = read_automaton(path)
+    kind, symbols = ("pa", automaton.alphabet) if isinstance(automaton, PA) else ("dfa", automaton.input_symbols)
+    size = automaton.num_states if isinstance(automaton, PA) else len(automaton.states)
+    print_line(f"{kind.upper()} of {size} states over {' '.join(sorted(symbols))}")
+    for target in out:
+        write_automaton(automaton, target, f"{path.stem}, {kind.upper()}")
+        print_line(f"Written: {target}")
+    if against and not _compare(automaton, language(against, sorted(symbols)), against, kind, within):
         raise typer.Exit(1)
 
 
