@@ -32,7 +32,7 @@ def features(*, at: tuple[int, int] | None = None, value: float = 0.0) -> torch.
 
 def ids(*, at: tuple[int, int] | None = None, value: int = 0) -> torch.Tensor:
     """Four sequences of five tokens, one of them set by hand."""
-    inputs = torch.randint(5, (4, 5))
+    inputs = torch.randint(1, 5, (4, 5), generator=torch.Generator().manual_seed(0))  # 0 at the end is padding
     if at is not None:
         inputs[at] = value
     return inputs
