@@ -29,7 +29,7 @@ def test_every_method_reads_every_kind_of_data(name: str, data: str) -> None:
     settings = resolve(name, task, {}, 8)
     model = build(name, task, settings, train, 0)
     assert isinstance(model.members[0], SequenceRegressor if data == "numbers" else SequenceClassifier)
-    assert isinstance(model, DeepEnsemble) == (name == "ensemble")
+    assert isinstance(model, DeepEnsemble) == (METHODS[name].sampling == "members")
     lengths = model.check_inputs(train.inputs[:3], train.lengths[:3])
     targets = model.check_targets(train.labels[:3], 3)
     assert model.loss(train.inputs[:3], targets, lengths).isfinite()

@@ -58,7 +58,7 @@ def test_a_record_says_what_its_layers_do(name: str) -> None:
     method = METHODS[name]
     model = build(name, spec, resolve(name, spec, {}, 8), data, 0)
     layer = model.members[0].layer
-    assert (len(model.members) > 1) == (method.sampling == "members")
+    assert (len(model.members) > 1) == (method.sampling == "members" and method.posterior is None)
     assert (layer.mode in SAMPLED_MODES) == (method.sampling in ("states", "weights", "masks"))
     assert layer.shares_draws == (method.sampling == "weights")
     if method.sampling != "members":

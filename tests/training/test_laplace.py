@@ -8,7 +8,7 @@ from torch import nn
 
 import sttau
 from sttau import SequenceClassifier, SequenceRegressor, STTauLSTM
-from sttau.training.laplace import best_precision, gauss_newton, laplace
+from sttau.training.laplace import best_precision, gauss_newton, laplace, output_curvature
 
 
 def test_the_curvature_is_the_hessian_of_the_loss() -> None:
@@ -20,7 +20,24 @@ def test_the_curvature_is_the_hessian_of_the_loss() -> None:
         return nn.functional.cross_entropy(phi @ w.view(3, 4).T, y, reduction="sum")
 
     expected = torch.autograd.functional.hessian(loss, weights)
-    torch.testing.assert_close(gauss_newton(phi, (phi @ weights.view(3, 4).T).softmax(-1)), expected)
+    torch.testing.assert_close(gauss_newton(phi, output_curvature(phi @ weights.view(3, 4).T, False)), expected)
+
+
+def test_the_curvature_of_a_regressor_is_the_expected_hessian_of_its_loss() -> None:
+    """The loss is quadratic in the target, so that the mean over μ - σ and μ + σ is that over the Gaussian."""
+    torch.manual_seed(0)
+    phi, weights = torch.randn(20, 3, dtype=torch.float64), torch.randn(12, dtype=torch.float64)
+    mean, raw = (phi @ weights.view(4, 3).T).chunk(2, dim=-1)
+    deviation = (nn.functional.softplus(raw) + 1e-6).sqrt()
+
+    def loss(w: torch.Tensor) -> torch.Tensor:
+        center, own = (phi @ w.view(4, 3).T).chunk(2, dim=-1)
+        variance = nn.functional.softplus(own) + 1e-6
+        both = [((center - mean - sign * deviation).square() / variance + variance.log()).sum() for sign in (-1, 1)]
+        return 0.25 * (both[0] + both[1])
+
+    expected = torch.autograd.functional.hessian(loss, weights)
+    torch.testing.assert_close(gauss_newton(phi, output_curvature(phi @ weights.view(4, 3).T, True)), expected)
 
 
 def test_the_draws_have_the_covariance_of_the_posterior() -> None:
@@ -33,7 +50,7 @@ def test_the_draws_have_the_covariance_of_the_posterior() -> None:
     with torch.no_grad():
         read = model.features(x).double()
     phi = torch.cat([read, torch.ones(200, 1)], 1)
-    precision = gauss_newton(phi, model(x).detach().double().softmax(-1)) + 0.5 * torch.eye(8)
+    precision = gauss_newton(phi, output_curvature(model(x).detach().double(), False)) + 0.5 * torch.eye(8)
     covariance = torch.linalg.inv(precision)
     assert float((heads.T.cov() - covariance).norm() / covariance.norm()) < 0.1
     center = torch.cat([model.head.weight, model.head.bias[:, None]], 1).flatten().detach().double()
@@ -70,7 +87,7 @@ def test_what_cannot_be_approximated_is_refused() -> None:
     with pytest.raises(ValueError, match="STTauLSTM samples already"):
         laplace(SequenceClassifier(STTauLSTM(2, 4, 3), 2), x)
     with pytest.raises(TypeError, match="one classifier with a dense head"):
-        laplace(SequenceRegressor(nn.LSTM(2, 4)), x)  # type: ignore[arg-type]
+        laplace(SequenceRegressor(nn.LSTM(2, 4)), x)
     with pytest.raises(ValueError, match="prior_precision must be positive"):
         laplace(SequenceClassifier(nn.LSTM(2, 4), 2), x, prior_precision=0.0)
     with pytest.raises(ValueError, match="weights, more than 4,096"):

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from sttau.checks import as_integer
 from sttau.data import SequenceDataset
 from sttau.layers import set_gain, set_memory
 from sttau.methods.defaults import reading_defaults
@@ -15,6 +16,7 @@ from sttau.methods.record import DataSpec
 from sttau.methods.registry import find_method
 from sttau.models import (
     DeepEnsemble,
+    Posterior,
     Predictor,
     Preprocessing,
     SequenceClassifier,
@@ -53,7 +55,8 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
 def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: SequenceDataset, seed: int) -> Predictor:
     """Build the network of a method; its initial weights follow from the seed.
 
-    Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``embedding_size``,
+    Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``posterior`` (further
+    arguments of :func:`sttau.training.laplace` or :func:`sttau.training.swag`), ``embedding_size``,
     ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (see :func:`sttau.layers.set_memory`),
     ``gain`` (see :func:`sttau.layers.set_gain`), ``scale``, ``missing`` and ``patch_size`` (see
     :class:`sttau.models.Preprocessing`, which is fitted on the data), ``scale_targets`` and ``model``, further
@@ -72,6 +75,7 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
     scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
     memory, gain = options.pop("memory", None), options.pop("gain", None)
+    drawn = dict(options.pop("posterior", {})) if method.posterior is not None else {}
     reading = {key: options.pop(key) for key in ("scale", "missing", "patch_size") if key in options}
     scales_targets = options.pop("scale_targets", False)
     preprocessing = Preprocessing.fitted(data, **reading) if reading and spec.features is not None else None
@@ -96,7 +100,12 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
             return SequenceRegressor(layer, spec.outputs, variance=True, embedding=embedding, **own, **more)
         return SequenceClassifier(layer, spec.classes, embedding, **own, **more)
 
-    ensemble = DeepEnsemble.of(make, size or 1, derive_seed(seed, "weights"))
+    weights_seed = derive_seed(seed, "weights")
+    if method.posterior is None:
+        ensemble = DeepEnsemble.of(make, size or 1, weights_seed)
+    else:
+        ensemble = DeepEnsemble.of(make, 1, weights_seed)
+        ensemble.posterior = Posterior(method.posterior, as_integer("size", size, 1), drawn)
     model = ensemble if method.sampling == "members" else ensemble.members[0]
     model.set_metadata(data)
     return model

@@ -18,8 +18,8 @@ def create_model(
 
     Args:
         data: Training data.
-        method: Name of a method: ``st-tau``, ``lstm``, ``gru``, ``min-gru``, ``ensemble``, ``bayes``, ``sp-gru``,
-            ``dropout``, ``head-dropout`` or ``state-regularized``.
+        method: Name of a method: ``st-tau``, ``lstm``, ``gru``, ``min-gru``, ``ensemble``, ``laplace``, ``swag``,
+            ``bayes``, ``sp-gru``, ``dropout``, ``head-dropout`` or ``state-regularized``.
         hidden_size: Size of the hidden state.
         seed: Seed of the initial weights.
         **settings: Settings that differ from the defaults; see :func:`sttau.methods.build`.

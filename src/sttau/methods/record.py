@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sttau.data import SequenceDataset
+from sttau.models.ensemble import PosteriorKind
 
 Sampling = Literal["none", "members", "states", "weights", "masks"]
 
@@ -65,6 +66,8 @@ class Method:
         sampling: What differs between two samples of a prediction.
         defaults: Settings for some data and a hidden size; see :func:`sttau.methods.build`.
         stackable: Whether several networks can be trained as one on a GPU.
+        posterior: Distribution of weights that the members of an ensemble are drawn from after one network was trained;
+            None where members, or the one network, are trained.
     """
 
     name: str
@@ -74,3 +77,4 @@ class Method:
     sampling: Sampling = "none"
     defaults: Callable[[DataSpec, int], dict[str, Any]] = no_defaults
     stackable: bool = False
+    posterior: PosteriorKind | None = None

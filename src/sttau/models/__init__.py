@@ -4,7 +4,7 @@ from sttau.models.base import Chain, SequenceModel
 from sttau.models.classifier import Head, SequenceClassifier
 from sttau.models.criterion import focal_loss
 from sttau.models.decisions import Decisions, Threshold
-from sttau.models.ensemble import DeepEnsemble
+from sttau.models.ensemble import DeepEnsemble, Posterior
 from sttau.models.heads import FixedLabels
 from sttau.models.kept import KeptTensors
 from sttau.models.predictor import Predictor, Task
@@ -22,6 +22,7 @@ __all__ = [
     "KeptTensors",
     "Missing",
     "Observed",
+    "Posterior",
     "Predictor",
     "Preprocessing",
     "SequenceClassifier",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,18 @@ from sttau.models.regressor import Gaussian
 SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
 
 
+#: Names of the distributions; see sttau.training.laplace and sttau.training.swag.
+PosteriorKind = Literal["laplace", "swag"]
+
+
+class Posterior(NamedTuple):
+    """The distribution of weights that the members of an ensemble are drawn from at the end of training."""
+
+    kind: PosteriorKind
+    size: int = 10  # members that are drawn
+    arguments: Mapping[str, Any] = MappingProxyType({})  # further ones of the function of that name
+
+
 class DeepEnsemble(Predictor):
     """Networks of one kind that are initialized and trained independently (Lakshminarayanan et al., 2017).
 
@@ -30,6 +43,8 @@ class DeepEnsemble(Predictor):
 
     Args:
         members: Classifiers, or regressors, on layers of one kind.
+        posterior: Distribution that ``fit`` draws the members from after it has trained one network; None to train all
+            members. Training such an ensemble again begins at its first member.
 
     Example:
         >>> from sttau import SequenceClassifier
@@ -38,8 +53,9 @@ class DeepEnsemble(Predictor):
         torch.Size([20, 3])
     """
 
-    def __init__(self, members: Iterable[SequenceModel]) -> None:
+    def __init__(self, members: Iterable[SequenceModel], posterior: Posterior | None = None) -> None:
         super().__init__()
+        self.posterior = posterior
         self.networks = nn.ModuleList(members)
         if not len(self.networks):
             raise ValueError("members must hold at least one model, got none")
@@ -153,7 +169,12 @@ class DeepEnsemble(Predictor):
 
     def config(self) -> dict[str, Any]:
         """Return all that constructs an ensemble like this one, except its weights."""
-        return {"model": type(self).__name__, "members": [member.config() for member in self.members]}
+        drawn = (
+            {}
+            if self.posterior is None
+            else {"posterior": {**self.posterior._asdict(), "arguments": dict(self.posterior.arguments)}}
+        )
+        return {"model": type(self).__name__, "members": [member.config() for member in self.members], **drawn}
 
 
 def _kind(member: SequenceModel) -> dict[str, Any]:

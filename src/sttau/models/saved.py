@@ -16,7 +16,7 @@ from sttau.layers import LAYERS
 from sttau.models.base import SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.decisions import Decisions
-from sttau.models.ensemble import DeepEnsemble
+from sttau.models.ensemble import DeepEnsemble, Posterior
 from sttau.models.kept import KeptTensors
 from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
@@ -168,7 +168,8 @@ def build(config: Header) -> Predictor:
     """Construct a predictor from its configuration, with initial weights."""
     model: Predictor
     if config["model"] == DeepEnsemble.__name__:
-        model = DeepEnsemble([_build_network(member) for member in config["members"]])
+        posterior = Posterior(**config["posterior"]) if "posterior" in config else None
+        model = DeepEnsemble([_build_network(member) for member in config["members"]], posterior)
     else:
         model = _build_network(config)
     if "decisions" in config:

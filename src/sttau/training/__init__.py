@@ -9,6 +9,7 @@ from sttau.training.log import Callback, Update, read_log
 from sttau.training.many import FitJob, FitResult, fit_many
 from sttau.training.options import TrainOptions
 from sttau.training.run import DivergedError
+from sttau.training.swag import swag
 from sttau.training.trainer import fit
 from sttau.training.validation import validation
 
@@ -29,5 +30,6 @@ __all__ = [
     "laplace",
     "local_device",
     "read_log",
+    "swag",
     "validation",
 ]

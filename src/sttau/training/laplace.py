@@ -1,4 +1,4 @@
-"""The last-layer Laplace approximation: a Gaussian over the weights of a trained classifier's head."""
+"""The last-layer Laplace approximation: a Gaussian over the weights of a trained head."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sttau.checks import as_integer
 from sttau.inference import features
 from sttau.inference.inputs import as_inputs
-from sttau.models import DeepEnsemble, FixedLabels, SequenceClassifier
+from sttau.models import DeepEnsemble, FixedLabels, SequenceClassifier, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
 
 _LARGEST = 4096  # weights of a head whose covariance is computed
@@ -21,7 +22,7 @@ _GRID = torch.logspace(-4, 4, 81, dtype=torch.float64)  # precisions of the prio
 
 
 def laplace(
-    model: SequenceClassifier,
+    model: SequenceModel,
     train: Any,
     lengths: Any = None,
     *,
@@ -29,15 +30,15 @@ def laplace(
     prior_precision: float | None = None,
     seed: int = 0,
 ) -> DeepEnsemble:
-    """Return an ensemble whose heads are drawn from the Laplace approximation at a trained classifier's head.
+    """Return an ensemble whose heads are drawn from the Laplace approximation at the head of a trained network.
 
     The distribution of the head's weights given the training data is approximated by a Gaussian: its mean are the
-    trained weights, its precision the generalized Gauss-Newton matrix of the loss plus that of a prior (Daxberger et
-    al., 2021; Kristiadi et al., 2020). All other weights are shared by value. The result predicts, is calibrated,
-    saved and exported as any ensemble.
+    trained weights, its precision the generalized Gauss-Newton matrix of the negative log-likelihood plus that of a
+    prior (Daxberger et al., 2021; Kristiadi et al., 2020). All other weights are shared by value, and weights of
+    sequences are not considered. The result predicts, is calibrated, saved and exported as any ensemble.
 
     Args:
-        model: A trained classifier on a layer that draws nothing, such as ``nn.LSTM``.
+        model: A trained classifier, or regressor with a variance, on a layer that draws nothing, such as ``nn.LSTM``.
         train: Its training data: a ``SequenceDataset``, or inputs.
         lengths: (sequences,) valid steps; only with inputs.
         members: Number of heads that are drawn.
@@ -53,8 +54,8 @@ def laplace(
         (4, False)
     """
     members = as_integer("members", members, 1)
-    phi, mean, p = _outputs(model, train, lengths)
-    curvature = gauss_newton(phi, p)
+    phi, mean, inner = _outputs(model, train, lengths)
+    curvature = gauss_newton(phi, inner)
     if prior_precision is None:
         prior_precision = best_precision(curvature, mean)
     elif not (prior_precision > 0 and math.isfinite(prior_precision)):
@@ -65,7 +66,7 @@ def laplace(
     drawn = []
     for _ in range(members):
         head = mean + root @ torch.randn(len(mean), generator=generator, dtype=torch.float64)
-        weights = head.view(model.num_classes, -1)
+        weights = head.view(len(model.head.weight), -1)
         member = deepcopy(model)
         member.decisions = None
         with torch.no_grad():
@@ -75,22 +76,39 @@ def laplace(
     return DeepEnsemble(drawn)
 
 
-def gauss_newton(features: Tensor, probabilities: Tensor) -> Tensor:
-    """Return Σ_n (diag(p_n) - p_n p_nᵀ) ⊗ φ_n φ_nᵀ, the curvature of the cross-entropy in the weights of a head.
+def gauss_newton(features: Tensor, inner: Tensor) -> Tensor:
+    """Return Σ_n H_n ⊗ φ_n φ_nᵀ, the curvature of the negative log-likelihood in the weights of a head.
 
     Args:
         features: (sequences, size) inputs φ of the head, with a 1 for its bias.
-        probabilities: (sequences, classes).
+        inner: (sequences, outputs, outputs) curvature H in the outputs of the head; see :func:`output_curvature`.
 
     Returns:
-        (classes · size, classes · size) in float64.
+        (outputs · size, outputs · size) in float64.
     """
-    classes, size = probabilities.shape[1], features.shape[1]
-    total = torch.zeros(classes, size, classes, size, dtype=torch.float64)
-    for phi, p in zip(features.split(_ROWS), probabilities.split(_ROWS), strict=True):
-        inner = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-        total += torch.einsum("nab,ni,nj->aibj", inner, phi, phi)
-    return total.reshape(classes * size, classes * size)
+    outputs, size = inner.shape[1], features.shape[1]
+    total = torch.zeros(outputs, size, outputs, size, dtype=torch.float64)
+    for phi, part in zip(features.split(_ROWS), inner.split(_ROWS), strict=True):
+        total += torch.einsum("nab,ni,nj->aibj", part, phi, phi)
+    return total.reshape(outputs * size, outputs * size)
+
+
+def output_curvature(outputs: Tensor, is_regression: bool) -> Tensor:
+    """Return the expected curvature of the negative log-likelihood in the outputs of a head, for each sequence.
+
+    Of a classifier it is diag(p) - p pᵀ. The outputs of a regressor are means and, before a softplus, variances v: it
+    is diagonal, 1 / v for a mean and (dv / dr)² / (2 v²) for the output r of a variance.
+
+    Args:
+        outputs: (sequences, outputs) of the head.
+        is_regression: Whether they are means and variances, or else logits.
+    """
+    if not is_regression:
+        p = outputs.softmax(-1)
+        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    raw = outputs.chunk(2, dim=-1)[1]
+    variance = F.softplus(raw) + 1e-6
+    return torch.diag_embed(torch.cat([1 / variance, 0.5 * (raw.sigmoid() / variance).square()], dim=-1))
 
 
 def best_precision(curvature: Tensor, mean: Tensor) -> float:
@@ -111,19 +129,29 @@ def best_precision(curvature: Tensor, mean: Tensor) -> float:
     return float(_GRID[evidence.argmax()])
 
 
-def _outputs(model: SequenceClassifier, train: Any, lengths: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """What the head reads, with a 1 for its bias; its weights, as one vector; the probabilities."""
-    if not isinstance(model, SequenceClassifier) or isinstance(model.head, FixedLabels):
-        raise TypeError(f"laplace needs one classifier with a dense head, got {type(model).__name__}")
+def check_laplace(model: SequenceModel) -> None:
+    """Raise where the head of a network has no Laplace approximation."""
+    is_regressor = isinstance(model, SequenceRegressor) and model.variance
+    if not (is_regressor or isinstance(model, SequenceClassifier)) or isinstance(model.head, FixedLabels):
+        raise TypeError(
+            f"laplace needs one classifier with a dense head, or a regressor with variance=True, got "
+            f"{type(model).__name__}"
+        )
     if model.layer.can_sample:
         raise ValueError(
             f"laplace needs a layer that draws nothing, such as nn.LSTM; {model.layer.kind} samples already"
         )
+    size = model.head.weight.numel() + len(model.head.weight)
+    if size > _LARGEST:
+        raise ValueError(f"the head has {size:,} weights, more than {_LARGEST:,}; choose a smaller hidden_size")
+
+
+def _outputs(model: SequenceModel, train: Any, lengths: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """What the head reads, with a 1 for its bias; its weights, as one vector; the curvature in its outputs."""
+    check_laplace(model)
     weight, bias = (value.detach().cpu().double() for value in (model.head.weight, model.head.bias))
     mean = torch.cat([weight, bias[:, None]], dim=1)
-    if mean.numel() > _LARGEST:
-        raise ValueError(f"the head has {mean.numel():,} weights, more than {_LARGEST:,}; choose a smaller hidden_size")
     inputs, lengths = as_inputs(model, train, lengths)
-    read = features(model, inputs, lengths, readout=None).double()
+    read = features(model, inputs, lengths, readout=None).cpu().double()
     phi = torch.cat([read, torch.ones(len(read), 1, dtype=torch.float64)], dim=1)
-    return phi, mean.flatten(), (phi @ mean.T).softmax(-1)
+    return phi, mean.flatten(), output_curvature(phi @ mean.T, isinstance(model, SequenceRegressor))

@@ -57,7 +57,8 @@ def fit(
 
     Batches go through the data in a new random order each epoch. All randomness follows from ``seed``; PyTorch's global
     generator is left unchanged. Under ``torchrun`` every batch is shared among the processes, and the result is that of
-    one process up to rounding. With validation data, the weights with the best value are restored at the end.
+    one process up to rounding. With validation data, the weights with the best value are restored at the end. The
+    members of an ensemble with a ``posterior`` are drawn after that.
 
     Args:
         model: A classifier, a regressor or an ensemble. It is trained on the device of its weights; the data is moved
@@ -112,6 +113,9 @@ def start(
     model: Predictor, data: Any, targets: Any, lengths: Any, validation: Any, options: TrainOptions
 ) -> Iterator[Run]:
     """Set up a run, resumed where it has a checkpoint; at the end the model has its best weights."""
+    from sttau.training.posterior import draw_members, prepare_posterior  # which train themselves
+
+    prepare_posterior(model)
     names = model.class_names or getattr(data, "class_names", ())
     inputs, targets, lengths = as_examples(model, data, targets, lengths)
     options, device = options.for_data(len(inputs)), model.device
@@ -177,6 +181,8 @@ def start(
                 run.log_file = stack.enter_context(JsonLines(options.folder / "log.jsonl", run.number))  # type: ignore[operator]
         model.train()
         yield run
+    if run.finished:
+        draw_members(model, inputs, targets, lengths, options)
 
 
 def step_of(runs: list[Run]) -> EagerStep | GraphedStep:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import sttau
+from sttau import DeepEnsemble, create_model, fit, predict
+from sttau.data import SequenceDataset, load
+from sttau.methods import METHODS
+from sttau.training import FitJob, TrainOptions, fit_many
+
+DRAWN = [name for name, method in METHODS.items() if method.posterior is not None]
+SMALL = {"updates": 20, "validate_every": 10, "progress": False}
+every_posterior = pytest.mark.parametrize("method", DRAWN)
+
+
+def digits(count: int = 60) -> tuple[SequenceDataset, SequenceDataset]:
+    parts = (load("digits", split) for split in ("train", "validation"))
+    train, validation = (part.select(torch.linspace(0, len(part) - 1, count).long()) for part in parts)
+    return train, validation
+
+
+def numbers() -> SequenceDataset:
+    x = torch.randn(60, 6, 2, generator=torch.Generator().manual_seed(0))
+    return SequenceDataset("numbers", "train", x, torch.full((60,), 6), x.sum((1, 2)), (), "made up")
+
+
+def trained(method: str, **changes: object) -> DeepEnsemble:
+    train, validation = digits()
+    model = create_model(train, method, hidden_size=8, size=3)
+    assert isinstance(model, DeepEnsemble)
+    assert len(model.members) == 1
+    fit(model, train, validation=validation, **{**SMALL, **changes})  # type: ignore[arg-type]
+    return model
+
+
+@every_posterior
+def test_training_ends_with_an_ensemble_of_draws_that_is_saved(method: str, tmp_path: Path) -> None:
+    model, (train, _) = trained(method), digits()
+    assert len(model.members) == 3
+    heads = [member.head.weight for member in model.members]
+    assert not torch.equal(heads[0], heads[1])
+    found = predict(model, train)
+    assert bool((found.epistemic > 0).all())
+    again = sttau.load(model.save(tmp_path / "model.safetensors"))
+    assert again.posterior == model.posterior
+    assert torch.equal(predict(again, train).mean, found.mean)
+
+
+@every_posterior
+def test_the_draws_follow_from_the_seed_and_from_a_resumed_run(method: str, tmp_path: Path) -> None:
+    first, again, other = (trained(method, seed=seed, folder=tmp_path / str(seed)) for seed in (0, 0, 1))
+    for one, two in zip(first.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert not torch.equal(first.members[0].head.weight, other.members[0].head.weight)
+
+
+@every_posterior
+def test_training_again_begins_at_one_network(method: str) -> None:
+    model, (train, _) = trained(method), digits()
+    log = fit(model, train, **SMALL)  # type: ignore[arg-type]
+    assert len(log) == 20
+    assert len(model.members) == 3
+
+
+@every_posterior
+def test_a_regressor_has_a_posterior_too(method: str) -> None:
+    data = numbers()
+    model = create_model(data, method, hidden_size=8, size=4)
+    fit(model, data, **SMALL)  # type: ignore[arg-type]
+    assert len(model.members) == 4
+    assert bool((predict(model, data).epistemic > 0).all())
+
+
+def test_several_trainings_at_once_end_with_draws() -> None:
+    train, _ = digits()
+    models = [create_model(train, "laplace", hidden_size=8, size=size) for size in (2, 3)]
+    done = list(fit_many(FitJob(model, train, options=TrainOptions(updates=4)) for model in models))
+    assert [one.error for one in done] == [None, None]
+    assert [len(model.members) for model in models] == [2, 3]
+
+
+def test_what_cannot_be_drawn_is_refused_before_training() -> None:
+    train, _ = digits()
+    with pytest.raises(ValueError, match=r"posterior of swag takes snapshots, every, rank; got 'ranks'"):
+        fit(create_model(train, "swag", posterior={"ranks": 3}), train, updates=1)
+    with pytest.raises(ValueError, match="weights, more than 4,096"):
+        fit(create_model(train, "laplace", hidden_size=500), train, updates=1)
+    with pytest.raises(ValueError, match="size must be"):
+        create_model(train, "swag", size=0)
