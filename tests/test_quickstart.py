@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import sttau
+from sttau.files import EXAMPLES_FILE
 from sttau.jobs import Result, read_results
-from sttau.quickstart import Quickstart, Settings, run_quickstart
+from sttau.quickstart import Quickstart, Settings, run_quickstart, save_opinions
 from sttau.report.html import summary_table
 
 SMALL = Settings(grammar=1, automaton_updates=200, digit_updates=30, digit_seeds=1, samples=2, digit_hidden=8)
@@ -52,3 +54,16 @@ def test_the_table_in_the_readme_is_the_one_of_the_committed_results() -> None:
     automaton = read_results(COMMITTED)[0]
     assert automaton.metrics["equal"] == 1
     assert automaton.metrics["pe"] == 0
+
+
+def test_the_text_model_is_saved_with_examples_that_it_reads_word_by_word(tmp_path: Path) -> None:
+    path = save_opinions(tmp_path, dataclasses.replace(SMALL, opinion_updates=100))
+    assert "generated" in path.parent.name
+    model = sttau.load(path)
+    examples = sttau.data.read(path.parent / EXAMPLES_FILE, like=model)
+    test = sttau.data.load("opinions", "test")
+    assert examples.inputs.tolist() == test.inputs.tolist()
+    assert examples.labels.tolist() == test.labels.tolist()
+    answer = sttau.predict(model, examples, per_step=True)
+    errors = [(answer.label[:, step] != test.labels).float().mean().item() for step in (0, -1)]
+    assert errors[1] < 0.3 < errors[0]

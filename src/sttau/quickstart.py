@@ -20,6 +20,7 @@ from sttau.files import EXAMPLES_FILE, MODEL_FILE, write_atomically
 from sttau.inference import Prediction, predict
 from sttau.jobs import Result
 from sttau.layers import STTauGRU, STTauLSTM
+from sttau.methods import create_model
 from sttau.metrics import (
     ReliabilityCurve,
     calibration_error,
@@ -29,6 +30,7 @@ from sttau.metrics import (
     reliability_curve,
 )
 from sttau.models import SequenceClassifier
+from sttau.padding import clear_padding
 from sttau.training import Update, fit
 
 #: Roles of the columns of tables of images.
@@ -59,6 +61,7 @@ class Settings:
     digit_updates: int = 1200
     digit_seeds: int = 3
     digit_batch_size: int = 128
+    opinion_updates: int = 400
     learning_rate: float = 0.01
     batch_size: int = 64
     samples: int = 20
@@ -333,6 +336,52 @@ def save_models(quickstart: Quickstart, folder: Path) -> list[Path]:
     model = quickstart.automaton.model
     model.set_metadata(replace(strings, schema=Schema("strings", target="label", text="text", task="classification")))
     return [*paths, model.save(own / MODEL_FILE)]
+
+
+def save_opinions(folder: Path, settings: Settings | None = None, seed: int = 0, progress: Progress = _silent) -> Path:
+    """Train a model on generated sentences, calibrate it, and save it with labeled examples for ``sttau serve``.
+
+    Every sentence is learned after each of its words, so that the predictions while a sentence is read are calibrated,
+    too. The model is a demonstration and in no result.
+
+    Args:
+        folder: Folder for the folder of the model, whose name says that the sentences are generated.
+        settings: Settings of the experiment.
+        seed: Seed of all randomness.
+        progress: Callback for progress.
+
+    Returns:
+        The path of the model.
+    """
+    settings = settings or Settings()
+    train, validation, test = (load("opinions", split) for split in ("train", "validation", "test"))
+    model = create_model(train, seed=seed)
+    fit(
+        model,
+        _all_beginnings(train),
+        updates=settings.opinion_updates,
+        batch_size=settings.digit_batch_size,
+        learning_rate=settings.learning_rate,
+        seed=seed,
+        validation=_all_beginnings(validation),
+        callbacks=lambda update: progress("generated sentences", update.number, update.of),
+        progress=False,
+    )
+    calibrate(model, validation, coverage=0.9)
+    assert test.vocabulary is not None
+    lines = ["text,label"]
+    for tokens, label in (test[row] for row in range(len(test))):
+        lines.append(f"{' '.join(test.vocabulary[token] for token in tokens.tolist())},{test.class_names[int(label)]}")
+    own = folder / "generated-opinions"
+    write_atomically(own / EXAMPLES_FILE, ("\n".join(lines) + "\n").encode())
+    return model.save(own / MODEL_FILE)
+
+
+def _all_beginnings(data: SequenceDataset) -> SequenceDataset:
+    """Return every sequence after each of its elements, as a data set."""
+    every = data.select(torch.arange(len(data)).repeat_interleave(data.lengths))
+    lengths = torch.cat([torch.arange(1, length + 1) for length in data.lengths.tolist()])
+    return replace(every, inputs=clear_padding(every.inputs, lengths), lengths=lengths)
 
 
 def write_images(path: Path, images: Iterable[tuple[Tensor, int]], names: Sequence[str]) -> Path:

@@ -34,7 +34,7 @@ def quickstart(
 
     Example: sttau quickstart --out quickstart
     """
-    from sttau.quickstart import run_quickstart, save_models
+    from sttau.quickstart import run_quickstart, save_models, save_opinions
     from sttau.report.html import summary_table, write_report
 
     check_folder(out)
@@ -43,6 +43,7 @@ def quickstart(
     with plain_errors():
         with ProgressBars("training:", MofNCompleteColumn()) as bars:
             result = run_quickstart(seed=seed, progress=bars.update)
+            save_opinions(out / "models", seed=seed, progress=bars.update)
         page = write_report(result, out)
         save_models(result, out / "models")
 

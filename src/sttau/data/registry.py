@@ -20,6 +20,7 @@ _FILES = (
     "digits",
     "tomita",
     "stochastic",
+    "opinions",
 )
 
 #: Every data set by its name.
