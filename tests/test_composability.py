@@ -6,7 +6,7 @@ import copy
 import os
 import runpy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -109,6 +109,48 @@ def test_several_networks_are_run_by_vmap(name: str) -> None:
         torch.testing.assert_close(found, torch.stack([run(layer, x) for layer in layers]), rtol=1e-4, atol=1e-5)
 
 
+def compiled_gradients(layer: RecurrentLayer, x: torch.Tensor, backend: str) -> None:
+    """Compare outputs and gradients of a compiled layer with its own."""
+    torch._dynamo.reset()
+    output = run(cast(RecurrentLayer, torch.compile(layer, backend=backend)), x)
+    expected = run(layer, x)
+    torch.testing.assert_close(output, expected)
+    weights = list(layer.parameters())
+    found = torch.autograd.grad(output.square().sum(), weights, allow_unused=True)
+    own = torch.autograd.grad(expected.square().sum(), weights, allow_unused=True)
+    for one, other in zip(found, own, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bayes", "head-dropout"])
+@pytest.mark.filterwarnings("ignore")
+def test_layers_on_a_functional_lstm_are_compiled_eagerly(name: str) -> None:
+    compiled_gradients(LAYERS[name](), torch.randn(5, 2, 3), "eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("bayes", "head-dropout")])
+@pytest.mark.filterwarnings("ignore")
+def test_all_other_layers_are_compiled_with_their_gradients(name: str) -> None:
+    compiled_gradients(LAYERS[name](), torch.randn(5, 2, 3), "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_gradient_of_a_functional_lstm_is_what_pytorch_does_not_trace() -> None:
+    """Without anything of this library; where this fails, the limit in docs/composability.md is gone."""
+    weights, start = tuple(nn.LSTM(3, 8).parameters()), torch.zeros(1, 2, 8)
+
+    def output(x: torch.Tensor) -> torch.Tensor:
+        return torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, False)[0]
+
+    torch._dynamo.reset()
+    with pytest.raises(AssertionError, match="to be Tensors"):
+        torch.compile(output, backend="aot_eager")(torch.randn(5, 2, 3)).sum().backward()
+
+
 @every_layer
 def test_copies_are_equal_and_independent(name: str) -> None:
     layer, x = LAYERS[name](), torch.randn(5, 2, 3)
@@ -188,3 +230,21 @@ def test_the_lightning_example_learns(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.chdir(tmp_path)
     example = runpy.run_path(os.fspath(Path(__file__).parents[1] / "examples/lightning_module.py"))
     assert example["main"](epochs=6) > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_darts_example_forecasts_and_is_backtested() -> None:
+    darts = pytest.importorskip("darts")
+    example = runpy.run_path(os.fspath(Path(__file__).parents[1] / "examples/darts_model.py"))
+    found = example["main"](updates=200)
+    assert found["sttau"] < found["yesterday"]
+    assert found["coverage"] > 0.5
+    series = darts.TimeSeries.from_values(torch.arange(40).double().sin().numpy())
+    model = example["SequenceForecast"]("swag", length=6, updates=5, hidden_size=4)
+    back = model.historical_forecasts(series, start=30, forecast_horizon=2, stride=5, last_points_only=False)
+    assert [len(one) for one in back] == [2] * len(back)
+    assert len(back) > 1
+    assert model.fit(series).predict(3, num_samples=7).n_samples == 7
+    again = [model.predict(3, num_samples=4, random_state=1).all_values() for _ in range(2)]
+    assert (again[0] == again[1]).all()

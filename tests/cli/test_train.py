@@ -70,6 +70,17 @@ def test_texts_and_another_method(tmp_path: Path) -> None:
     assert "epistemic" in read.output
 
 
+def test_members_that_are_drawn_at_the_end_are_saved_and_drawn_again_alike_on_resume(tmp_path: Path) -> None:
+    data, out = write_series(tmp_path / "machines.csv"), tmp_path / "model"
+    command = ("train", data, *COLUMNS, "--method", "swag", "--set", "size=3", "--out", out, *SMALL)
+    assert invoke(*command).exit_code == 0
+    first = sttau.load(out / "model.safetensors")
+    assert len(first.members) == 3
+    assert invoke(*command, "--resume").exit_code == 0
+    again = sttau.load(out / "model.safetensors")
+    assert all(bool((one == two).all()) for one, two in zip(first.parameters(), again.parameters(), strict=True))
+
+
 def test_a_folder_that_is_not_empty_is_resumed_only_when_asked(tmp_path: Path) -> None:
     data, out = write_series(tmp_path / "train.csv"), tmp_path / "model"
     out.mkdir()

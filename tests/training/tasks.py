@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sttau import SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.models import SequenceModel
+from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM
+from sttau.models import Posterior, Predictor, SequenceModel
 from sttau.training import Update, fit, focal_loss, validation
 
 
@@ -28,6 +28,8 @@ LAYERS: dict[str, Any] = {
     "exact": lambda: STTauGRU(2, 8, 3, mode="exact"),  # τ gets no gradient
     "plain": lambda: nn.GRU(2, 8, bidirectional=True),
     "penalty": lambda: Weighty(2, 8),
+    "laplace": lambda: nn.GRU(2, 8),  # members are drawn at the end
+    "swag": lambda: nn.GRU(2, 8),
     "dropout": lambda: STTauLSTM(2, 8, 3, num_layers=2, dropout=0.3),  # draws from PyTorch's generator too
 }
 
@@ -54,9 +56,13 @@ def train(model: SequenceModel, folder: Path | None, **options: Any) -> list[Upd
     return fit(model, x, y, lengths, folder=folder, validation=measure, **settings | options)
 
 
-def train_alike(layer: str, folder: Path | None) -> SequenceModel:
+def train_alike(layer: str, folder: Path | None) -> Predictor:
     """Train in float64, where one process and two differ by so little that nothing else can hide in it."""
-    model = make_model(layer).double()
+    model: Predictor = make_model(layer).double()
+    if layer == "laplace":
+        model = DeepEnsemble(model.members, Posterior("laplace", 2))
+    elif layer == "swag":
+        model = DeepEnsemble(model.members, Posterior("swag", 2, {"snapshots": 3, "every": 2}))
     x, y, lengths = make_data()
     measure = validation(model, x.double(), y, lengths, samples=2)
     options: dict[str, Any] = {"updates": 14, "batch_size": 7, "learning_rate": 0.02, "weight_decay": 0.1}
@@ -74,7 +80,7 @@ def weighted_options() -> dict[str, Any]:
     return options | {"class_weight": "balanced", "sample_weight": torch.linspace(0, 1, 36)}
 
 
-def weights(model: SequenceModel) -> Tensor:
+def weights(model: Predictor) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 

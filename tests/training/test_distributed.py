@@ -13,7 +13,7 @@ from sttau.training.distributed import Processes, ProcessLostError
 from tests.training.tasks import train_alike, weights
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("soft", "exact", "plain", "penalty")
+LAYERS = ("soft", "exact", "plain", "penalty", "laplace", "swag")
 
 
 def test_two_processes_under_torchrun_train_as_one_with_the_joined_batch(tmp_path: Path) -> None:

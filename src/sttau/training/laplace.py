@@ -61,7 +61,7 @@ def laplace(
     elif not (prior_precision > 0 and math.isfinite(prior_precision)):
         raise ValueError(f"prior_precision must be positive and finite, got {prior_precision}")
     values, vectors = torch.linalg.eigh(curvature)
-    root = vectors * (values.clamp_min(0) + prior_precision).rsqrt()
+    root = vectors * (values.clamp_min(0) + prior_precision).rsqrt() @ vectors.T  # unlike eigenvectors, unique
     generator = torch.Generator().manual_seed(derive_seed(seed, "laplace"))
     drawn = []
     for _ in range(members):

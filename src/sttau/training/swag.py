@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sttau.checks import as_integer
 from sttau.models import DeepEnsemble, SequenceModel
 from sttau.seeds import derive_seed
+from sttau.training.distributed import join
 from sttau.training.log import Update
 from sttau.training.options import TrainOptions
 from sttau.training.trainer import fit
@@ -122,9 +123,12 @@ def swag(
         ),
     )  # fmt: skip
     generator = torch.Generator().manual_seed(derive_seed(before.seed, "swag draws"))
-    drawn = []
+    processes, drawn = join(model.device), []
     for _ in range(members):
-        vector = moments.draw(generator).to(weights[0])
+        vector = nn.utils.parameters_to_vector(weights).detach()
+        if processes.first:  # callbacks are called there alone
+            vector = moments.draw(generator).to(vector)
+        processes.copy_first([vector])
         with torch.no_grad():
             nn.utils.vector_to_parameters(vector, weights)
         drawn.append(deepcopy(trained))
