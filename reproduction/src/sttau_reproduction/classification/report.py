@@ -26,6 +26,7 @@ from sttau_reproduction.classification.drawing import (
     tradeoff_figure,
 )
 from sttau_reproduction.classification.history import read_history
+from sttau_reproduction.classification.page import write_page
 from sttau_reproduction.classification.predictions import Array, Summaries, read_summaries
 from sttau_reproduction.classification.tables import TABLES, tables
 from sttau_reproduction.pages import markers, renew_file, save_figure
@@ -45,7 +46,7 @@ FIGURES = {
 
 
 def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Path]:
-    """Write every table and every figure that there are results for, and ``report.md``, which has them all.
+    """Write every table and every figure that there are results for; ``report.md`` and ``report.html`` have them all.
 
     Nothing is trained. The same files give the same report, byte for byte. Only the ECG trace above a reading needs
     data, and is left out where BIH is not on this machine.
@@ -69,7 +70,7 @@ def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Pat
     pages["report"] = "\n".join(("# Report\n", *(f"#{page}" for page in pages.values()), *shown))
     written = [write_atomically(out / f"{name}.md", page.encode()) for name, page in pages.items()]
     pictures = [save_figure(figure, out / f"{name}.png") for name, figure in drawn.items()]
-    written += pictures
+    written += [*pictures, write_page(out / "report.html", made, titles, drawn, FIGURES, _footer(results))]
     for page in docs:
         text = page.read_text("utf-8")
         written.append(renew_file(page, made, figure_links(drawn)))
@@ -79,6 +80,13 @@ def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Pat
             if path.stem in markers(text, "figure")
         ]
     return written
+
+
+def _footer(results: Sequence[Result]) -> str:
+    """Versions and machines of the results."""
+    versions = {f"sttau {row.versions['sttau']}, torch {row.versions['torch']}" for row in results}
+    hardware = {row.hardware for row in results}
+    return " · ".join([f"{len(results)} results", *sorted(versions), *sorted(hardware)])
 
 
 def figure_links(drawn: Iterable[str]) -> dict[str, str]:

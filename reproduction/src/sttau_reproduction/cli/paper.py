@@ -103,4 +103,4 @@ def _report(folder: Path, titles: dict[str, str]) -> None:
     for name, title in ((name, title) for name, title in titles.items() if name in found):
         print_line(f"\n{title}\n\n{found[name]}\n")
     pictures = sum(path.suffix == ".png" for path in written)
-    print_line(f"Report: {folder / 'report' / 'report.md'}, with {pictures} figures")
+    print_line(f"Report: {folder / 'report' / 'report.html'}, with {pictures} figures")

@@ -33,6 +33,6 @@ def report(
     with plain_errors():
         written = write_report(folder, out, docs or ())
     pictures = sum(path.suffix == ".png" for path in written if path.parent == out)
-    print_line(f"Report: {out / 'report.md'}, with {pictures} figures")
+    print_line(f"Report: {out / 'report.html'}, with {pictures} figures")
     for page in docs or ():
         print_line(f"Renewed: {page}")
