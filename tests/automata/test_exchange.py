@@ -28,6 +28,7 @@ from sttau.automata import (
     tomita,
 )
 from sttau.automata.exchange import diagram
+from sttau.automata.exchange.dot import from_dot
 from sttau.errors import AutomatonError
 from tests.languages.strategies import dfas, pas
 
@@ -218,3 +219,8 @@ def test_other_json_is_rejected(text: str, message: str) -> None:
         from_json(text)
     with pytest.raises(AutomatonError, match=r"mine\.json"):
         from_json(text, "mine.json")
+
+
+def test_an_attribute_of_a_graph_without_a_value_is_refused() -> None:
+    with pytest.raises(AutomatonError, match="cannot be read from '= ;"):
+        from_dot("digraph a { rankdir= ;\n 0; start0 [shape=point]; start0 -> 0; }")

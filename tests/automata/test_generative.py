@@ -182,3 +182,10 @@ def test_wrong_values_are_refused() -> None:
         learn_by_alergia(["ab"] * 9).next_symbol("aa")
     with pytest.raises(TypeError, match="write \\['ab'\\]"):
         learn_by_alergia(["ab"] * 9).log_probability("ab")
+
+
+def test_a_pautomac_file_that_announces_too_many_symbols_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "damaged"
+    file.write_text("1 9999999999999\n1 0\n")
+    with pytest.raises(DataError, match=r"line 1: the number of symbols must be between 1 and 100,000"):
+        read_pautomac(file)

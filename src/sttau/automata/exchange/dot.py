@@ -16,6 +16,7 @@ from sttau.errors import AutomatonError
 
 _NAME = r""""(?:[^"\\]|\\.)*"|[\w.]+"""
 _STATEMENT = re.compile(rf"\s*({_NAME})\s*(?:->\s*({_NAME})\s*)?(?:\[((?:\"(?:[^\"\\]|\\.)*\"|[^\]\"])*)\])?\s*;?")
+_VALUE = re.compile(rf"=\s*(?:{_NAME})\s*;?")
 _ATTRIBUTE = re.compile(rf"(\w+)\s*=\s*({_NAME})")
 _NOTE = re.compile(r"(.+) \[[^\[\]]*\]", re.DOTALL)  # a symbol, and its probability or variance
 
@@ -93,7 +94,10 @@ def from_dot(text: str, source: str = "the DOT text") -> DFA:
         if target is not None:
             edges.append((name, _plain(target), attributes.get("label")))
         elif body[1][place : place + 1] == "=":  # an attribute of the graph
-            place = found.end() + len(re.match(rf"=\s*(?:{_NAME})\s*;?", body[1][place:])[0])  # type: ignore[index]
+            value = _VALUE.match(body[1], place)
+            if value is None:
+                break
+            place = value.end()
         elif name not in ("node", "edge", "graph"):
             states.setdefault(name, {}).update(attributes)
     if body[1][place:].strip():

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from sttau.errors import DataError
 from sttau.formats import read_text
 
+_SYMBOLS = 100_000  # more are the sign of a damaged file; the competition has at most 23
+
 
 def read_pautomac(path: str | os.PathLike[str]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     r"""Return the strings of a training or test file, and its alphabet: the numbers of symbols as text.
@@ -34,6 +36,8 @@ def read_pautomac(path: str | os.PathLike[str]) -> tuple[list[tuple[str, ...]], 
     (count, symbols), strings = rows[0], rows[1:]
     if len(strings) != count:
         raise DataError(f"{name} announces {count} strings, but has {len(strings)}; it is not complete")
+    if not 1 <= symbols <= _SYMBOLS:
+        raise DataError(f"{name}, line 1: the number of symbols must be between 1 and {_SYMBOLS:,}, got {symbols}")
     for number, row in enumerate(strings, 2):
         if row[0] != len(row) - 1 or any(not 0 <= symbol < symbols for symbol in row[1:]):
             raise DataError(f"{name}, line {number}: expected a length and as many symbols from 0 to {symbols - 1}")
