@@ -58,13 +58,13 @@ def test_what_is_not_deterministic_is_approximated_and_said(
     """The weight 1 - 0.9^n takes a state for every n until it hardly grows: there, small differences add up."""
     fading = _pa([1, 0], [[[0.9, 0.1], [0, 1]], [[1.0, 0], [0, 1]]], [0, 1])
     model, data = _answer_by(monkeypatch, fading), load("tomita1", "train")
-    fine = extract_by_weighted_queries(model, data, tolerance=0.005)
+    fine = extract_by_weighted_queries(model, data, tolerance=0.005, words=100)
     words = ["0" * n for n in range(20)]
     assert float((fine.probability(words) - fading.probability(words)).abs().max()) < 0.01
     with caplog.at_level(logging.WARNING):
-        coarse = extract_by_weighted_queries(model, data, tolerance=0.04)
+        coarse = extract_by_weighted_queries(model, data, tolerance=0.04, words=100)
         assert "no suffix separates" in caplog.text
-        assert len(extract_by_weighted_queries(model, data, tolerance=0.04, max_states=3).output) == 3
+        assert len(extract_by_weighted_queries(model, data, tolerance=0.04, max_states=3, words=100).output) == 3
     assert 5 < len(coarse.output) < len(fine.output)
     assert "max_states is reached" in caplog.text
 
