@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/exact_cpu.py benchmarks/exact/cpu.jsonl
 
 The matrices of tokens are computed once per distinct token of a batch, so the ratio depends on how many there are: a
-formal language (4 symbols), characters (100), and words drawn from a vocabulary of 5,000 by Zipf's law.
+formal language (4 symbols), characters (100), and words drawn from a vocabulary of 5,000 with a Zipf distribution.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEED = 0
 
 
 def draw_tokens(vocabulary: int) -> Tensor:
-    """Return (batch, time) tokens; words of a large vocabulary are drawn by Zipf's law."""
+    """Return (batch, time) tokens; words of a large vocabulary have a Zipf distribution."""
     generator = torch.Generator().manual_seed(SEED)
     weights = 1 / torch.arange(1.0, vocabulary + 1) if vocabulary > 1000 else torch.ones(vocabulary)
     return torch.multinomial(weights, BATCH * TIME, True, generator=generator).view(BATCH, TIME)
