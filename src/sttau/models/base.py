@@ -30,8 +30,14 @@ class Chain(NamedTuple):
     """A batch of sequences as Markov chains over the layer's states: the input of exact inference."""
 
     first: Tensor  # (batch, k): π_1
-    matrices: Tensor  # (batch, time - 1, k, k): A_2 … A_T
+    table: Tensor  # (batch, time - 1, k, k): A_2 … A_T; or (n, k, k), a matrix for each of n tokens
+    places: Tensor | None  # (batch, time - 1): numbers of the matrices in such a table
     distributions: Tensor  # (batch, time, k): π_t
+
+    @property
+    def matrices(self) -> Tensor:
+        """(batch, time - 1, k, k): A_2 … A_T."""
+        return path_sum.look_up(self.table, self.places)
 
 
 class SequenceModel(Predictor):
@@ -234,13 +240,16 @@ class SequenceModel(Predictor):
                 'Use mode="soft" or "hard", or word_dropout'
             )
         inputs, lengths = self.prepare(inputs, lengths)
+        places: Tensor | None = None
         if self.embedding is None:
-            first, matrices = layer.chain(inputs, lengths)
+            first, table = layer.chain(inputs, lengths)
         else:
-            embed, size = self.embedding, self.embedding.num_embeddings
-            first = path_sum.tabulate(lambda ids: layer.first_distribution(embed(ids)), inputs[:, 0], size)
-            matrices = path_sum.tabulate(lambda ids: layer.transition_matrices(embed(ids)), inputs[:, 1:], size)
-        return Chain(first, matrices, path_sum.state_distribution(first, matrices, lengths))
+            first = layer.first_distribution(self.embedding(inputs[:, 0]))
+            entries, places = path_sum.distinct(inputs[:, 1:], self.embedding.num_embeddings)
+            table = layer.transition_matrices(self.embedding(entries))
+            if places is None:
+                table = table.unflatten(0, (len(inputs), inputs.shape[1] - 1))
+        return Chain(first, table, places, path_sum.state_distribution(first, table, lengths, places=places))
 
     def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None, *, per_step: bool = True) -> Tensor:
         """Return the distribution of the state after every step, (batch, time, k), or after the last: (batch, k)."""

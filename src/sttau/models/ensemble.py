@@ -66,6 +66,7 @@ class DeepEnsemble(Predictor):
                 raise ValueError(
                     f"members must be of one kind, but member {number} differs from the first in its sizes"
                 )
+            member.layer.flatten_parameters()  # copies of a network on a GPU have their weights in several pieces
 
     @classmethod
     def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0) -> DeepEnsemble:

@@ -190,14 +190,11 @@ def test_products_of_permutations_are_exact(reverse: bool) -> None:
 
 def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alone() -> None:
     weights, tokens = some_weights(3), torch.tensor([[4, 1, 4], [1, 1, 0]])
-    embedding, asked = learnable(torch.randn(6, FEATURES, dtype=torch.float64))[0], []
-
-    def matrices(ids: Tensor) -> Tensor:
-        asked.append(len(ids))
-        return path_sum.transition_matrices(embedding[ids], weights)
-
-    one_by_one, table = path_sum.transition_matrices(embedding[tokens], weights), path_sum.tabulate(matrices, tokens, 6)
-    assert asked == [3]  # the tokens that occur
+    embedding = learnable(torch.randn(6, FEATURES, dtype=torch.float64))[0]
+    one_by_one = path_sum.transition_matrices(embedding[tokens], weights)
+    entries, places = path_sum.distinct(tokens, 6)
+    assert entries.tolist() == [0, 1, 4]  # the tokens that occur
+    table = path_sum.look_up(path_sum.transition_matrices(embedding[entries], weights), places)
     torch.testing.assert_close(table, one_by_one, rtol=1e-12, atol=1e-14)
     weight = torch.randn_like(table)
     here, there = (torch.autograd.grad((A * weight).sum(), embedding)[0] for A in (table, one_by_one))

@@ -1,8 +1,8 @@
-"""The path sum on a CPU, compiled by Numba: the gates of all rows, and the chain of distributions.
+"""The path sum on a CPU, compiled by Numba: the matrices of all inputs, and the chain of distributions.
 
-The matrix products around the gates stay in PyTorch. The gates, which are most of the work, are computed in one pass,
-and again in the backward pass, so that only u is kept. A chain is one loop over its steps;
-threads share inputs and sequences, whose values do not depend on each other.
+The projection of the inputs stays in PyTorch. A kernel computes the gates of an input for all hidden states and the
+probabilities that follow from them, and the gates again in the backward pass, so that only the probabilities are kept.
+A chain is one loop over its steps. Threads share inputs and sequences, whose values do not depend on each other.
 """
 
 from __future__ import annotations
@@ -11,79 +11,91 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sttau.engine.path_sum import reference
-from sttau.engine.path_sum.cpu_kernels import chain_backward, chain_forward, gates_backward, gates_forward
+from sttau.engine.path_sum.cpu_kernels import (
+    chain_backward,
+    chain_forward,
+    matrix_gradients,
+    rows_backward,
+    rows_forward,
+)
 from sttau.engine.recurrence.reference import Weights
-from sttau.engine.simd import Array
-from sttau.engine.simd.arrays import as_array, as_integers, as_tensor, empty, filled
+from sttau.engine.simd import Array, lanes_of
+from sttau.engine.simd.arrays import as_array, as_integers, as_tensor, empty, filled, pad_last
 from sttau.engine.simd.threads import ranges, run_all
 
 _FLOAT32_STEPS = 256  # up to which float32 is accurate to about 1e-6
+_NEVER = -1e30  # logit of a state that does not exist
 _INPUTS = 512  # whose gradients are summed together, whatever the number of threads
 
 
 def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
     """As :func:`sttau.engine.path_sum.transition_rows`, for hidden states that all inputs share."""
     with torch.autocast("cpu", enabled=False):  # the kernels compute in float32 and float64
-        return reference.transition_rows(inputs, hidden, weights, update=_update)
+        x = F.linear(inputs, weights.input, weights.input_bias)
+        recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
+        rows: Tensor = _Rows.apply(x.reshape(-1, x.shape[-1]), recurrent, hidden, weights.states)  # type: ignore[no-untyped-call]
+        return rows.view(*inputs.shape[:-1], *rows.shape[1:])
 
 
-def state_distribution(first: Tensor, matrices: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """As :func:`sttau.engine.path_sum.state_distribution`, for at least one matrix.
+def state_distribution(
+    first: Tensor, matrices: Tensor, lengths: Tensor | None = None, places: Tensor | None = None
+) -> Tensor:
+    """As :func:`sttau.engine.path_sum.state_distribution`, for at least one step.
 
     Long chains of float32 matrices are computed in float64, with rows whose sums are 1 in float64 too; otherwise
     rounding, of the sums above all, would grow with the number of steps.
     """
-    dtype = first.dtype
-    if dtype != torch.float64 and matrices.shape[1] > _FLOAT32_STEPS:
-        first, matrices = first.double(), matrices.double()
-        matrices = matrices / matrices.sum(-1, keepdim=True)
-    result: Tensor = _Chain.apply(first, matrices, lengths)  # type: ignore[no-untyped-call]
-    return result.to(dtype)
-
-
-def _update(x: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-    """As :func:`sttau.engine.recurrence.reference.gru_update`, for x of shape (..., 1, 3 d)."""
-    rows, d = hidden.shape
-    u: Tensor = _Gates.apply(x.reshape(-1, 3 * d), recurrent, hidden)  # type: ignore[no-untyped-call]
-    return u.view(*x.shape[:-2], rows, d)
+    result: Tensor = _Chain.apply(first, matrices, lengths, places)  # type: ignore[no-untyped-call]
+    return result
 
 
 def _shares(size: int) -> list[tuple[int, int]]:
     return ranges(size, max(1, -(-size // torch.get_num_threads())))
 
 
-class _Gates(torch.autograd.Function):
-    """u of all inputs (n, 3 d) from all hidden states (rows, d): (n, rows, d)."""
+class _Rows(torch.autograd.Function):
+    """Projected inputs (n, 3 d), hidden states (rows, d) and S, (k, d), to probabilities (n, rows, k)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-        ctx.save_for_backward(x, recurrent, hidden)
-        (n, _), (rows, d) = x.shape, hidden.shape
+    def forward(ctx: Any, x: Tensor, recurrent: Tensor, hidden: Tensor, states: Tensor) -> Tensor:
+        (n, _), (rows, d), k = x.shape, hidden.shape, len(states)
         given = [as_array(tensor).reshape(-1) for tensor in (x, recurrent, hidden)]
-        u = empty(given[0], n * rows * d)
-        run_all(lambda some: gates_forward(*given, u, rows, d, *some), _shares(n), n * rows * d)
-        return as_tensor(u).view(n, rows, d)
+        out = empty(given[0], n * rows * k)
+        lanes = lanes_of(out.itemsize)
+        width = -(-k // lanes) * lanes
+        across, mask = pad_last(as_array(states.T), width).reshape(-1), filled(out, _NEVER, width)
+        mask[:k] = 0
+
+        def work(some: tuple[int, int]) -> None:
+            u, logits = empty(out, d), empty(out, width)
+            rows_forward(*given, across, mask, u, logits, out, rows, d, k, *some)
+
+        run_all(work, _shares(n), n * rows * d)
+        result = as_tensor(out).view(n, rows, k)
+        ctx.save_for_backward(x, recurrent, hidden, states, result)
+        return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, recurrent, hidden = ctx.saved_tensors
-        (n, _), (rows, d) = x.shape, hidden.shape
-        given = [as_array(tensor).reshape(-1) for tensor in (x, recurrent, hidden, grad)]
-        shares = ranges(n, _INPUTS)
-        grad_x = filled(given[0], 0, n * 3 * d)
-        parts = [(filled(given[0], 0, rows * 3 * d), filled(given[0], 0, rows * d)) for _ in shares]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        x, recurrent, hidden, states, _ = ctx.saved_tensors
+        (n, _), (rows, d), k = x.shape, hidden.shape, len(states)
+        given = [as_array(tensor).reshape(-1) for tensor in (*ctx.saved_tensors, grad)]
+        shares, learned = ranges(n, _INPUTS), (recurrent, hidden, states)
+        grad_x = empty(given[0], n * 3 * d)
+        parts = [[filled(given[0], 0, tensor.numel()) for tensor in learned] for _ in shares]
 
         def work(number: int) -> None:
-            gates_backward(*given, grad_x, *parts[number], rows, d, *shares[number])
+            slopes = empty(grad_x, rows * k)
+            rows_backward(*given, slopes, grad_x, *parts[number], rows, d, k, *shares[number])
 
         run_all(work, range(len(shares)), n * rows * d)
-        of_recurrent, of_hidden = (as_tensor(_total([part[place] for part in parts])) for place in range(2))
-        return as_tensor(grad_x).view(n, 3 * d), of_recurrent.view(rows, -1), of_hidden.view(rows, d)
+        sums = [as_tensor(_total([part[place] for part in parts])) for place in range(len(learned))]
+        return as_tensor(grad_x).view(n, 3 * d), *(s.view_as(tensor) for s, tensor in zip(sums, learned, strict=True))
 
 
 def _total(parts: list[Array]) -> Array:
@@ -92,33 +104,56 @@ def _total(parts: list[Array]) -> Array:
 
 
 class _Chain(torch.autograd.Function):
-    """π_1, (batch, k), and A_2 … A_T, (batch, time - 1, k, k), to all π_t: (batch, time, k)."""
+    """π_1, (batch, k), and A_2 … A_T to all π_t: (batch, time, k)."""
 
     @staticmethod
-    def forward(ctx: Any, first: Tensor, matrices: Tensor, lengths: Tensor | None) -> Tensor:
-        batch, steps, k, _ = matrices.shape
-        given, ends = as_array(matrices).reshape(-1), as_integers(lengths)
+    def forward(ctx: Any, first: Tensor, matrices: Tensor, lengths: Tensor | None, places: Tensor | None) -> Tensor:
+        (batch, k), steps = first.shape, matrices.shape[1] if places is None else places.shape[1]
+        given, ctx.size = _accurate(as_array(matrices), steps)
+        flat, numbers, ends = given.reshape(-1), as_integers(places), as_integers(lengths)
         pi, sums = empty(given, batch, steps + 1, k), empty(given, batch * steps)
         pi[:, 0] = as_array(first)
-        flat = pi.reshape(-1)
-        run_all(lambda some: chain_forward(given, ends, flat, sums, steps, k, *some), _shares(batch), matrices.numel())
-        result = as_tensor(pi)
-        ctx.save_for_backward(matrices, result, lengths)
-        ctx.sums = sums
-        return result
+        all_pi, size = pi.reshape(-1), batch * steps * k * k
+        run_all(lambda some: chain_forward(flat, numbers, ends, all_pi, sums, steps, k, *some), _shares(batch), size)
+        ctx.save_for_backward(lengths, places)
+        ctx.matrices, ctx.pi, ctx.sums = given, pi, sums
+        return as_tensor(pi).to(first.dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        matrices, pi, lengths = ctx.saved_tensors
-        batch, steps, k, _ = matrices.shape
-        given = [as_array(tensor).reshape(-1) for tensor in (matrices, pi, grad)]
-        grad_first, grad_matrices = empty(given[0], batch, k), empty(given[0], matrices.numel())
-        ends, flat = as_integers(lengths), grad_first.reshape(-1)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        lengths, places = ctx.saved_tensors
+        matrices, pi = ctx.matrices, ctx.pi.reshape(-1)
+        batch, time, k = grad.shape
+        steps, size, count = time - 1, batch * (time - 1) * k * k, matrices.size // (k * k)
+        across = np.ascontiguousarray(matrices.swapaxes(-1, -2)).reshape(-1)
+        slopes = as_array(grad).astype(matrices.dtype, copy=False).reshape(-1)
+        numbers, ends = as_integers(places), as_integers(lengths)
+        grad_first, deltas = empty(matrices, batch * k), empty(matrices, batch * steps * k)
 
-        def work(some: tuple[int, int]) -> None:
-            buffer = empty(given[0], (some[1] - some[0] + 1) * k)
-            chain_backward(*given, ends, ctx.sums, flat, grad_matrices, buffer, steps, k, *some)
+        def pass_back(some: tuple[int, int]) -> None:
+            chain_backward(across, numbers, pi, slopes, ends, ctx.sums, grad_first, deltas, steps, k, *some)
 
-        run_all(work, _shares(batch), matrices.numel())
-        return as_tensor(grad_first), as_tensor(grad_matrices).view(matrices.shape), None
+        run_all(pass_back, _shares(batch), size)
+        found = empty(matrices, *matrices.shape)
+        flat, (order, last) = found.reshape(-1), _by_matrix(numbers, batch * steps, count)
+        run_all(lambda some: matrix_gradients(pi, deltas, order, last, flat, steps, k, *some), _shares(count), size)
+        if ctx.size is not None:
+            found = (found - (found * matrices).sum(-1, keepdims=True)) / ctx.size
+        return as_tensor(grad_first).view(batch, k).to(grad.dtype), as_tensor(found).to(grad.dtype), None, None
+
+
+def _accurate(matrices: Array, steps: int) -> tuple[Array, Array | None]:
+    """The matrices as a chain of so many steps needs them; and the sums of their rows, where it divides by them."""
+    if matrices.dtype == np.float64 or steps <= _FLOAT32_STEPS:
+        return matrices, None
+    exact = matrices.astype(np.float64)
+    sizes = exact.sum(-1, keepdims=True)
+    return exact / sizes, sizes
+
+
+def _by_matrix(numbers: Array, steps: int, matrices: int) -> tuple[Array, Array]:
+    """All steps sorted by their matrix, and how many of them come before those of the next matrix."""
+    if not numbers.size:
+        return np.arange(steps), np.arange(1, steps + 1)
+    return np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=matrices).cumsum()

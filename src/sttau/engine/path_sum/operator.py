@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,57 +42,67 @@ def transition_matrices(inputs: Tensor, weights: Weights, *, engine: Engine | No
     return transition_rows(inputs, weights.states, weights, engine=engine)
 
 
-def tabulate(function: Callable[[Tensor], Tensor], tokens: Tensor, vocabulary: int) -> Tensor:
-    """The values of a function of tokens, computed once per entry of the vocabulary where that is less work.
+def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor | None]:
+    """The tokens for which a function of tokens is computed, where that is less work than computing it everywhere.
 
     Args:
-        function: Function of token ids (n,) that returns (n, ...), usually an embedding and what follows it.
         tokens: (...) token ids below ``vocabulary``.
         vocabulary: Number of token ids.
 
     Returns:
-        (..., ...), differentiable with respect to everything that ``function`` depends on.
+        Token ids (n,); and the place of each token among them, (...), or None for all tokens in their order.
 
     Example:
-        >>> tabulate(lambda ids: torch.stack([ids, ids * ids], dim=-1).float(), torch.tensor([[3, 1, 3]]), 10)
-        tensor([[[3., 9.],
-                 [1., 1.],
-                 [3., 9.]]])
+        >>> distinct(torch.tensor([[3, 1, 3]]), 10)
+        (tensor([1, 3]), tensor([[1, 0, 1]]))
     """
     if tokens.device.type == "cpu":
         entries, places = tokens.unique(return_inverse=True)
-    elif tokens.numel() > vocabulary:  # finding the tokens that occur would synchronize with the GPU
-        entries, places = torch.arange(vocabulary, device=tokens.device), tokens
-    else:
-        values = function(tokens.flatten())
-        return values.view(*tokens.shape, *values.shape[1:])
-    table = function(entries)
-    return F.embedding(places, table.flatten(1)).view(*tokens.shape, *table.shape[1:])
+        return entries, places
+    if tokens.numel() > vocabulary:  # finding the tokens that occur would synchronize with the GPU
+        return torch.arange(vocabulary, device=tokens.device), tokens
+    return tokens.flatten(), None
 
 
 def state_distribution(
-    first: Tensor, matrices: Tensor, lengths: Tensor | None = None, *, engine: Engine | None = None
+    first: Tensor,
+    matrices: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    places: Tensor | None = None,
+    engine: Engine | None = None,
 ) -> Tensor:
     """π_t for every step: the distribution of the state after reading t inputs.
 
     Args:
         first: (batch, k), π_1.
-        matrices: (batch, time - 1, k, k), A_2 … A_T.
+        matrices: (batch, time - 1, k, k), A_2 … A_T; or (n, k, k) with ``places``.
         lengths: (batch,) valid steps; beyond a sequence's length its last distribution is repeated.
+        places: (batch, time - 1), numbers of the matrices A_2 … A_T.
         engine: Engine to use; by default, Triton's kernels on a GPU and Numba's on a CPU.
 
     Returns:
         (batch, time, k), rows on the simplex.
     """
-    if matrices.shape[1] == 0:
+    if (matrices if places is None else places).shape[1] == 0:
         return first[:, None]
     device, dtype, states = matrices.device, matrices.dtype, first.shape[-1]
     if engine is None and backend.is_transformed(device):
         engine = "reference"
     traced = torch.compiler.is_compiling()
     chosen = backend.choose("state_distribution", device, dtype, states=states, traced=traced, engine=engine)
-    result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths)
+    if chosen == "cpu":
+        result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths, places)
+    else:
+        result = _module("state_distribution", chosen).state_distribution(first, look_up(matrices, places), lengths)
     return result
+
+
+def look_up(matrices: Tensor, places: Tensor | None) -> Tensor:
+    """The matrices at their places: (n, k, k) and (batch, time) to (batch, time, k, k)."""
+    if places is None:
+        return matrices
+    return F.embedding(places, matrices.flatten(1)).view(*places.shape, *matrices.shape[1:])
 
 
 def _module(operator: Operator, chosen: Choice) -> Any:

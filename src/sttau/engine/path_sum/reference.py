@@ -18,7 +18,6 @@ The kernels of ``triton_rows.py`` and ``triton_scan.py`` on a GPU, and of ``cpu.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -31,16 +30,13 @@ _CHUNK_VALUES = 1 << 24  # gate values that are held at once while the matrices 
 _SERIAL = 64  # up to this length a plain loop over vectors is faster than the scan
 
 
-def transition_rows(
-    inputs: Tensor, hidden: Tensor, weights: Weights, update: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
-) -> Tensor:
-    """As :func:`sttau.engine.path_sum.transition_rows`; ``update`` computes the gates."""
-    update = update or gru_update
+def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
+    """As :func:`sttau.engine.path_sum.transition_rows`."""
     recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
 
     def rows(part: Tensor) -> Tensor:
         x = F.linear(part, weights.input, weights.input_bias)[..., None, :]
-        return (update(x, recurrent, hidden) @ weights.states.T).softmax(dim=-1)
+        return (gru_update(x, recurrent, hidden) @ weights.states.T).softmax(dim=-1)
 
     size = hidden.shape[-2] * recurrent.shape[-1]
     if hidden.dim() > 2 or inputs[..., 0].numel() * size <= _CHUNK_VALUES:
