@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sttau import SequenceClassifier, STTauGRU, STTauLSTM, predict
+from sttau import DeepEnsemble, SequenceClassifier, STTauGRU, STTauLSTM, predict
 from sttau.automata import CompiledModel, compile
 from sttau.automata import compiled as compiled_module
 from sttau.automata.compiled import COMPILED_FORMAT
@@ -56,6 +56,17 @@ def test_strings_of_a_thousand_symbols_keep_the_precision() -> None:
     inputs, _ = _batch(3, 8, 1000)
     expected = predict(model, inputs, mode="exact").mean
     assert float((compile(model, VOCABULARY).probabilities(inputs) - expected).abs().max()) < 1e-6
+
+
+def test_an_ensemble_becomes_one_automaton_with_the_states_of_all_members() -> None:
+    ensemble = DeepEnsemble.of(
+        lambda: SequenceClassifier(STTauGRU(4, 16, 5, mode="exact"), 3, nn.Embedding(4, 4)).double(), 3
+    )
+    inputs, lengths = torch.randint(4, (20, 30)), torch.randint(1, 31, (20,))
+    compiled = compile(ensemble, ("^", "a", "b", "c"))
+    assert compiled.num_states == 15
+    expected = predict(ensemble, inputs, lengths).mean
+    torch.testing.assert_close(compiled.probabilities(inputs, lengths), expected, rtol=0, atol=1e-12)
 
 
 def test_in_float64_predictions_differ_only_by_rounding() -> None:

@@ -24,7 +24,7 @@ from sttau import (
 from sttau.data import load as data
 from sttau.engine import Noise
 from sttau.inference import entropy
-from sttau.models import Predictor, SequenceModel
+from sttau.models import Posterior, Predictor, SequenceModel
 from sttau.training import fit, validation
 
 LAYERS: dict[str, Callable[[], Any]] = {
@@ -200,3 +200,42 @@ def test_fit_trains_and_limits_every_member_as_if_it_were_alone() -> None:
         for a, b in zip(member.parameters(), single.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     assert set(validation(ensemble, x, y)()) == {"error", "nll"}
+
+
+@pytest.mark.parametrize("joint", [0.3, 1.0])
+def test_a_joint_loss_weighs_that_of_the_mean_prediction_with_those_of_the_members(joint: float) -> None:
+    ensemble = of("lstm")
+    ensemble.joint = joint
+    (x, lengths), y = batch(), torch.tensor([0, 1, 2, 0, 1])
+    alone = [member.loss(x, y, lengths) for member in ensemble.members]
+    mean = torch.stack([member(x, lengths).softmax(-1) for member in ensemble.members]).mean(0)
+    together = -mean[torch.arange(5), y].log().mean()
+    close(ensemble.loss(x, y, lengths), (1 - joint) * sum(alone) + joint * 3 * together)
+    weights = torch.tensor([2.0, 0, 1, 0, 0], dtype=torch.float64)
+    weighed = -(weights * mean[torch.arange(5), y].log()).mean()
+    of_members = sum(member.loss(x, y, lengths, weights=weights) for member in ensemble.members)
+    close(ensemble.loss(x, y, lengths, weights=weights), (1 - joint) * of_members + joint * 3 * weighed)
+
+
+def test_members_that_are_trained_together_are_not_separated_in_training() -> None:
+    ensemble = of("lstm")
+    assert [network for network, _ in ensemble.separate_losses(None)] == list(ensemble.members)
+    ensemble.joint = 0.5
+    assert [network for network, _ in ensemble.separate_losses(None)] == [ensemble]
+
+
+def test_how_members_are_trained_is_saved(tmp_path: Path) -> None:
+    ensemble = of("st-tau")
+    ensemble.joint = 0.25
+    loaded = load(ensemble.save(tmp_path / "joint.safetensors"))
+    assert isinstance(loaded, DeepEnsemble)
+    assert loaded.joint == 0.25
+
+
+def test_joint_training_is_refused_where_it_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match=r"joint must be between 0 and 1, got 1\.5"):
+        DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 2, joint=1.5)
+    with pytest.raises(TypeError, match="joint is for classifiers"):
+        DeepEnsemble.of(lambda: SequenceRegressor(nn.LSTM(2, 4), 1), 2, joint=0.5)
+    with pytest.raises(ValueError, match="joint trains all members"):
+        DeepEnsemble([SequenceClassifier(nn.LSTM(2, 4), 3)], Posterior("laplace", 3), joint=0.5)

@@ -31,6 +31,8 @@ def test_networks_are_declared_in_words_that_build_and_fit_know(network: object)
         "memory",
         "gain",
         "model",
+        "patch_size",
+        "joint",
     }
     known |= {"hidden_size"}  # nn.LSTM hides its own
     assert set(network.settings) <= known

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from sttau.errors import ModelFileError, reading
 from sttau.formats import Format
 from sttau.inference import Prediction, entropy
 from sttau.languages import PA, Strings, encode_strings
-from sttau.models import SequenceClassifier
+from sttau.models import DeepEnsemble, Predictor, SequenceClassifier
 
 COMPILED_FORMAT = Format("sttau.compiled", error=ModelFileError)
 _TABLE_BYTES = 1 << 20  # size of the matrices of words: about a second-level cache
@@ -252,16 +252,16 @@ class CompiledModel:
         return first.contiguous().numpy(), wide.contiguous().numpy(), words.contiguous().numpy()
 
 
-def compile(
-    model: SequenceClassifier, vocabulary: Sequence[str] | None = None, *, start: str | None = "^"
-) -> CompiledModel:
+def compile(model: Predictor, vocabulary: Sequence[str] | None = None, *, start: str | None = "^") -> CompiledModel:
     """Compile a classifier with an embedding and a finite-state GRU into the tables of exact inference.
 
     Predictions equal those of ``sttau.predict(model, …, mode="exact")`` up to rounding, at the cost of one k × k
-    product per word of several tokens, whatever the hidden size.
+    product per word of several tokens, whatever the hidden size. An ensemble becomes one automaton, with the states of
+    all members: it begins in a random member and stays there.
 
     Args:
-        model: Classifier that supports exact inference: one unidirectional STTauGRU layer with readout "state".
+        model: Classifier that supports exact inference: one unidirectional STTauGRU layer with readout "state"; or an
+            ensemble of such.
         vocabulary: Symbol of each token id; the model's own (``model.set_metadata(data)``) if None.
         start: Start token of every sequence; None if sequences begin with their first symbol.
 
@@ -276,6 +276,10 @@ def compile(
         >>> compiled.pa().alphabet
         ('0', '1')
     """
+    if isinstance(model, DeepEnsemble):
+        return _side_by_side([compile(member, vocabulary, start=start) for member in model.members])
+    if not isinstance(model, SequenceClassifier):
+        raise TypeError(f"model must be a classifier, or an ensemble of classifiers, got {type(model).__name__}")
     symbols = tuple(vocabulary if vocabulary is not None else model.vocabulary or ())
     if model.embedding is None:
         raise ValueError("model must have an embedding: only a finite alphabet can be compiled, not features")
@@ -306,6 +310,18 @@ def compile(
         start=start,
         class_names=model.class_names,
     )
+
+
+def _side_by_side(members: Sequence[CompiledModel]) -> CompiledModel:
+    """The mixture of compiled members, with equal weights, as one model."""
+    sizes = [member.num_states for member in members]
+    first = torch.cat([member.first for member in members], dim=1) / len(members)
+    matrices = first.new_zeros(len(first), sum(sizes), sum(sizes))
+    places = np.cumsum([0, *sizes])
+    for member, low, high in zip(members, places, places[1:], strict=False):
+        matrices[:, low:high, low:high] = member.matrices
+    outcome = torch.cat([member.outcome for member in members])
+    return replace(members[0], first=first, matrices=matrices, outcome=outcome)
 
 
 @lru_cache(maxsize=1)

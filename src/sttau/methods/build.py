@@ -55,10 +55,11 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
 def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: SequenceDataset, seed: int) -> Predictor:
     """Build the network of a method; its initial weights follow from the seed.
 
-    Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``posterior`` (further
-    arguments of :func:`sttau.training.laplace` or :func:`sttau.training.swag`), ``embedding_size``,
-    ``embedding_scale`` (standard deviation of the initial vectors), ``memory`` (see :func:`sttau.layers.set_memory`),
-    ``gain`` (see :func:`sttau.layers.set_gain`), ``scale``, ``missing`` and ``patch_size`` (see
+    Settings are arguments of the layer, except ``cell``, ``size`` (networks of an ensemble), ``joint`` (how they are
+    trained; see :class:`sttau.models.DeepEnsemble`), ``posterior`` (further arguments of
+    :func:`sttau.training.laplace` or :func:`sttau.training.swag`), ``embedding_size``, ``embedding_scale`` (standard
+    deviation of the initial vectors), ``memory`` (see :func:`sttau.layers.set_memory`), ``gain`` (see
+    :func:`sttau.layers.set_gain`), ``scale``, ``missing`` and ``patch_size`` (see
     :class:`sttau.models.Preprocessing`, which is fitted on the data), ``scale_targets`` and ``model``, further
     arguments of the model.
 
@@ -75,6 +76,7 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
     scale, more = options.pop("embedding_scale", 1.0), options.pop("model", {})
     memory, gain = options.pop("memory", None), options.pop("gain", None)
+    joint = options.pop("joint", 0.0)
     drawn = dict(options.pop("posterior", {})) if method.posterior is not None else {}
     reading = {key: options.pop(key) for key in ("scale", "missing", "patch_size") if key in options}
     scales_targets = options.pop("scale_targets", False)
@@ -102,7 +104,7 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
 
     weights_seed = derive_seed(seed, "weights")
     if method.posterior is None:
-        ensemble = DeepEnsemble.of(make, size or 1, weights_seed)
+        ensemble = DeepEnsemble.of(make, size or 1, weights_seed, joint)
     else:
         ensemble = DeepEnsemble.of(make, 1, weights_seed)
         ensemble.posterior = Posterior(method.posterior, as_integer("size", size, 1), drawn)

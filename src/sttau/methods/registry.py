@@ -9,7 +9,7 @@ from sttau.methods.record import Method
 #: The files with a ``METHOD``, in the order of tables. A new method is a new file and its name in this line.
 _FILES = (
     "lstm", "gru", "min_gru", "ensemble", "laplace", "swag", "bayes", "sp_gru", "dropout", "head_dropout",
-    "state_regularized", "st_tau",
+    "state_regularized", "st_tau", "mixture",
 )  # fmt: skip
 
 #: Every method by its name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from sttau.data import Described
 from sttau.engine import Noise
 from sttau.layers import LayerMode
 from sttau.models.base import SequenceModel
+from sttau.models.classifier import SequenceClassifier
 from sttau.models.predictor import Predictor, Task
 from sttau.models.regressor import Gaussian
 
@@ -41,10 +43,16 @@ class DeepEnsemble(Predictor):
     gradient of each member separately. A prediction averages probabilities over members and over their samples; its
     epistemic uncertainty is their disagreement.
 
+    With ``joint`` the members are trained for what they predict together. Members in exact mode are probabilistic
+    automata then, which together are one: it begins in the first state of a random member and stays in that member.
+
     Args:
         members: Classifiers, or regressors, on layers of one kind.
         posterior: Distribution that ``fit`` draws the members from after it has trained one network; None to train all
             members. Training such an ensemble again begins at its first member.
+        joint: Weight β of the loss of the mean prediction in the training of classifiers, between 0 and 1:
+            (1 - β) Σ_m L_m + β M L(mean of the M members). 0 trains each member alone, 1 only what they predict
+            together.
 
     Example:
         >>> from sttau import SequenceClassifier
@@ -53,10 +61,17 @@ class DeepEnsemble(Predictor):
         torch.Size([20, 3])
     """
 
-    def __init__(self, members: Iterable[SequenceModel], posterior: Posterior | None = None) -> None:
+    def __init__(
+        self, members: Iterable[SequenceModel], posterior: Posterior | None = None, joint: float = 0.0
+    ) -> None:
         super().__init__()
         self.posterior = posterior
+        self.joint = joint
         self.networks = nn.ModuleList(members)
+        if not 0 <= joint <= 1:
+            raise ValueError(f"joint must be between 0 and 1, got {joint}")
+        if joint and posterior is not None:
+            raise ValueError("joint trains all members, but those of an ensemble with a posterior are drawn")
         if not len(self.networks):
             raise ValueError("members must hold at least one model, got none")
         for number, member in enumerate(self.members):
@@ -66,10 +81,12 @@ class DeepEnsemble(Predictor):
                 raise ValueError(
                     f"members must be of one kind, but member {number} differs from the first in its sizes"
                 )
+            if joint and not isinstance(member, SequenceClassifier):
+                raise TypeError("joint is for classifiers; leave it at 0 for regressors")
             member.layer.flatten_parameters()  # copies of a network on a GPU have their weights in several pieces
 
     @classmethod
-    def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0) -> DeepEnsemble:
+    def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0, joint: float = 0.0) -> DeepEnsemble:
         """Construct ``size`` members with different initial weights; PyTorch's global generator is left unchanged."""
         size, seed = as_integer("size", size, 1), as_integer("seed", seed)
         members = []
@@ -77,7 +94,7 @@ class DeepEnsemble(Predictor):
             for number in range(size):
                 torch.manual_seed(seed + number)
                 members.append(make())
-        return cls(members)
+        return cls(members, joint=joint)
 
     @property
     def task(self) -> Task:  # type: ignore[override]
@@ -145,10 +162,26 @@ class DeepEnsemble(Predictor):
         noise: Noise | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of the members' losses."""
+        """Return the sum of the members' losses; with ``joint``, weighed with that of their mean prediction."""
+        if self.joint:
+            return self._joint_loss(inputs, targets, lengths, noise, weights)
         members = zip(self.members, self.member_noises(noise), strict=True)
         given = {} if weights is None else {"weights": weights}  # a member's own loss may not take them
         return torch.stack([member.loss(inputs, targets, lengths, noise=own, **given) for member, own in members]).sum()
+
+    def _joint_loss(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, noise: Noise | None, weights: Tensor | None
+    ) -> Tensor:
+        members = [cast(SequenceClassifier, member) for member in self.members]
+        logits = [
+            member(inputs, lengths, noise=own) for member, own in zip(members, self.member_noises(noise), strict=True)
+        ]
+        mean = torch.stack([values.log_softmax(dim=-1) for values in logits]).logsumexp(0) - math.log(len(members))
+        losses = [
+            member.loss_from_logits(values, targets, weights) for member, values in zip(members, logits, strict=True)
+        ]
+        together = members[0].loss_from_logits(mean, targets, weights)
+        return (1 - self.joint) * torch.stack(losses).sum() + self.joint * len(members) * together
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the sum of the members' penalties."""
@@ -156,8 +189,8 @@ class DeepEnsemble(Predictor):
         return torch.stack(parts).sum() if parts else None
 
     def separate_losses(self, noise: Noise | None) -> list[tuple[Predictor, Noise | None]]:
-        """Return the members; a subclass whose loss or penalty is not their sum is not separated."""
-        if type(self).loss is not DeepEnsemble.loss or type(self).penalty is not DeepEnsemble.penalty:
+        """Return the members; an ensemble whose loss or penalty is not their sum is not separated."""
+        if self.joint or type(self).loss is not DeepEnsemble.loss or type(self).penalty is not DeepEnsemble.penalty:
             return super().separate_losses(noise)
         return list(zip(self.members, self.member_noises(noise), strict=True))
 
@@ -175,7 +208,8 @@ class DeepEnsemble(Predictor):
             if self.posterior is None
             else {"posterior": {**self.posterior._asdict(), "arguments": dict(self.posterior.arguments)}}
         )
-        return {"model": type(self).__name__, "members": [member.config() for member in self.members], **drawn}
+        joint = {"joint": self.joint} if self.joint else {}
+        return {"model": type(self).__name__, "members": [member.config() for member in self.members], **drawn, **joint}
 
 
 def _kind(member: SequenceModel) -> dict[str, Any]:

@@ -43,7 +43,7 @@ VERSION = 1
 SAMPLES = 10  # Monte-Carlo runs of a prediction
 _EVALUATIONS = 8  # cells that are evaluated at the same time with a GPU
 RUNS = 10  # predictions of a network's first seed, where they differ
-_DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do
+_DRAWING = ("bayes", "dropout", "sp-gru", "st-tau")  # methods of which they do
 
 #: What can be computed, and its tables.
 TABLES: dict[str, tuple[Table, ...]] = {
@@ -121,7 +121,7 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
     found = []
     for network in map(make_quick, networks) if quick else networks:
         count = 1 if network.method == "ensemble" else network.seeds if seeds is None else seeds
-        draws = network.settings.get("member", network.method) in _DRAWING
+        draws = network.settings.get("member", network.method) in _DRAWING and network.settings.get("mode") != "exact"
         runs = 1 if not draws or network.name in TRIED else 2 if quick else RUNS
         for seed in range(count):
             settings: dict[str, Any] = {

@@ -133,5 +133,6 @@ def predict_probabilities(model: Predictor, data: SequenceDataset, samples: int 
         torch.Size([3, 359, 10])
     """
     prediction = predict(model, data.inputs, lengths_of(data), samples, seed, keep_samples=True)
-    probabilities: Tensor = prediction.samples.cpu()
+    drawn = prediction.mean[None] if prediction.samples is None else prediction.samples  # exact inference has none
+    probabilities: Tensor = drawn.cpu()
     return probabilities

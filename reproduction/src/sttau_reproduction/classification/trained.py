@@ -38,9 +38,9 @@ def trainings_of(cell: Cell) -> list[Cell]:
         [('lstm', 0), ('lstm', 1)]
     """
     settings = dict(cell.settings["settings"])
-    size = settings.pop("size", None)
-    method = cell.settings["method"]
-    if size is not None:
+    method, size = cell.settings["method"], None
+    if method == "ensemble":  # members are trained alone; those of other methods with several are trained together
+        size = settings.pop("size")
         method = settings.pop("member", settings["cell"])  # plain methods are named as their cells
     depends = {"settings": settings, "training": cell.settings["training"], "part": cell.settings["part"]}
     seeds = [cell.seed] if size is None else range(size)
