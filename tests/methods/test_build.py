@@ -113,3 +113,4 @@ def test_texts_can_be_trained_exactly_with_the_defaults() -> None:
     train = words(201)
     model = create_model(train, cell="gru", mode="exact", readout="state", num_states=3, hidden_size=8)
     assert len(fit(model, train, updates=2)) == 2
+    assert len(fit(create_model(train, "mixture", hidden_size=8), train, updates=2)) == 2

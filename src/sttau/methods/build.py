@@ -42,7 +42,7 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
         | method.defaults(spec, hidden_size)
     )
     usual: dict[str, Any] = settings.pop("model", {})
-    if given.get("mode") == "exact":
+    if given.get("mode", settings.get("mode")) == "exact":
         usual = {key: value for key, value in usual.items() if key != "dropout"}  # exact training allows none
     settings |= dict(given)
     if usual or "model" in given:

@@ -19,7 +19,7 @@ def create_model(
     Args:
         data: Training data.
         method: Name of a method: ``st-tau``, ``lstm``, ``gru``, ``min-gru``, ``ensemble``, ``laplace``, ``swag``,
-            ``bayes``, ``sp-gru``, ``dropout``, ``head-dropout`` or ``state-regularized``.
+            ``bayes``, ``sp-gru``, ``dropout``, ``head-dropout``, ``state-regularized`` or ``mixture``.
         hidden_size: Size of the hidden state.
         seed: Seed of the initial weights.
         **settings: Settings that differ from the defaults; see :func:`sttau.methods.build`.
