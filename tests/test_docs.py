@@ -56,7 +56,7 @@ def test_the_table_of_texts_is_that_of_the_results() -> None:
 def test_the_table_of_conformal_sets_is_that_of_the_results() -> None:
     page = (ROOT / "docs/conformal.md").read_text("utf-8")
     results = [
-        one for one in read_results(ROOT / "benchmarks/conformal/coverage.jsonl") if one.settings["level"] == 0.9
+        one for one in read_results(ROOT / "benchmarks/conformal/coverage.jsonl.gz") if one.settings["level"] == 0.9
     ]
     for data, method in product(("bih", "imdb"), ("lac", "aps", "lac by class")):
         own = [one.metrics for one in results if (one.data, one.method) == (data, method)]
