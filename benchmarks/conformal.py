@@ -4,7 +4,7 @@ The predictions of two trained networks on their whole test sets are committed w
 (``reproduction/results/paper/predictions``). For each of 10 seeds, 10,000 of them are drawn for the test and the others
 are the calibration data. Run from the repository:
 
-    python benchmarks/conformal.py            # writes benchmarks/conformal/coverage.jsonl
+    python benchmarks/conformal.py            # writes benchmarks/conformal/coverage.jsonl.gz
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
             settings = {"network": network, "level": level, "calibration": len(known), "test": TEST}
             took = round(time.perf_counter() - began, 3)
             results.append(Result("conformal", data, method, None, seed, metrics, settings, seconds=took))
-    write_results(results, ROOT / "benchmarks/conformal/coverage.jsonl")
+    write_results(results, ROOT / "benchmarks/conformal/coverage.jsonl.gz")
 
 
 if __name__ == "__main__":

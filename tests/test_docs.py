@@ -56,7 +56,7 @@ def test_the_table_of_texts_is_that_of_the_results() -> None:
 def test_the_table_of_conformal_sets_is_that_of_the_results() -> None:
     page = (ROOT / "docs/conformal.md").read_text("utf-8")
     results = [
-        one for one in read_results(ROOT / "benchmarks/conformal/coverage.jsonl") if one.settings["level"] == 0.9
+        one for one in read_results(ROOT / "benchmarks/conformal/coverage.jsonl.gz") if one.settings["level"] == 0.9
     ]
     for data, method in product(("bih", "imdb"), ("lac", "aps", "lac by class")):
         own = [one.metrics for one in results if (one.data, one.method) == (data, method)]
@@ -71,6 +71,19 @@ def test_the_table_of_the_length_effect_is_that_of_the_results() -> None:
     for one in read_results(ROOT / "benchmarks/detection/length_effect.jsonl"):
         cells = f"| {one.metrics['auroc']:.1f} | {one.metrics['aupr']:.1f} |"
         assert f"| `{one.method}` | {one.settings['ood']} {cells}" in page
+
+
+def test_the_guide_has_the_numbers_of_the_laplace_approximation() -> None:
+    page = (ROOT / "docs/guide.md").read_text("utf-8").replace("\n", " ")
+    runs = [one.metrics for one in read_results(ROOT / "benchmarks/laplace_oracle.jsonl")]
+    alone, many, ten = ([f"{one[name]:.1f}" for one in runs] for name in ("error", "laplace_error", "laplace_10_error"))
+    low, high = (f"{limit(one['laplace_confidence'] for one in runs):.0f}" for limit in (min, max))
+    assert f"falls to {low} to {high} %, with an error of {min(many)} to {max(many)} %" in page
+    assert (
+        f"instead of {min(alone)} to {max(alone)} %. With ten draws the errors are {ten[0]}, {ten[1]} and {ten[2]} %"
+        in page
+    )
+    assert all(one["curvature_difference"] < 1e-7 and one["evidence_difference"] < 1e-5 for one in runs)
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import pytest
+
 import sttau
 
 ROOT = Path(__file__).parents[1]
@@ -130,6 +132,14 @@ def test_contributing_lists_the_files_with_more_than_400_lines() -> None:
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "reproduction/src").rglob("*.py")]
     long = {str(path.relative_to(ROOT)) for path in sources if len(path.read_text("utf-8").splitlines()) > 400}
     assert {name for name in listed if "/" in name} == long
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository, not an archive of it")
+def test_the_tracked_files_have_less_than_8_megabytes() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    sizes = {name: path.stat().st_size for name in listed.split("\0") if name and (path := ROOT / name).is_file()}
+    largest = sorted(sizes, key=sizes.__getitem__)[-5:]
+    assert sum(sizes.values()) < 8e6, f"the largest are {largest}"
 
 
 def test_importing_the_library_loads_nothing_heavy_that_may_not_be_needed() -> None:

@@ -24,7 +24,11 @@ def test_its_values_are_the_means_over_the_networks() -> None:
     results = read_results(FOLDER / "results.jsonl")
     with (FOLDER / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {row["method"] for row in rows} == {result.method for result in results} <= set(METHODS)
+    assert {row["method"] for row in rows} == {result.method for result in results} == set(METHODS)
+    marked = {(row["method"], row["metric"], row["mark"][0]) for row in rows if row["mark"]}
+    worse = {(method, metric, "▼") for method in ("laplace", "bayes") for metric in ("pe", "nll", "brier", "ece")}
+    better = {(method, metric, "▲") for method in ("ensemble", "swag") for metric in ("nll", "brier")}
+    assert marked == better | worse | {("laplace", "set_size", "▼")}  # what the page says
     for row in rows:
         values = [result.metrics[row["metric"]] for result in results if result.method == row["method"]]
         assert len(values) == int(row["seeds"]) == 3

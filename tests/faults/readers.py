@@ -250,6 +250,7 @@ READERS: dict[str, Reader] = {
     "labeled strings": Reader(lambda p: p.write_text("1 ab\n0 ba\n1\n0 bb\n"), lambda p: _data(read_strings(p))),
     "PAutomaC": Reader(lambda p: p.write_text("3 2\n2 0 1\n0\n1 1\n"), read_pautomac),
     "results": Reader(_results, lambda path: [asdict(result) for result in read_results(path)]),
+    "results, compressed": Reader(_results, lambda path: read_results(path), finds_all=True, name="results.jsonl.gz"),
     "earlier results": Reader(_results, _earlier),
     "cell": Reader(_cell, _read_cell),
     "training log": Reader(_log, read_log),

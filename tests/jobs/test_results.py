@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,6 +19,27 @@ def _result(seed: int) -> Result:
 def test_results_come_back_as_they_were_written(tmp_path: Path) -> None:
     results = [_result(0), _result(1)]
     assert read_results(write_results(results, tmp_path / "deep" / "results.jsonl")) == results
+
+
+def test_results_are_compressed_where_the_name_says_so(tmp_path: Path) -> None:
+    results = [_result(seed) for seed in range(50)]
+    plain, small = (write_results(results, tmp_path / name) for name in ("results.jsonl", "results.jsonl.gz"))
+    assert read_results(small) == results
+    assert gzip.decompress(small.read_bytes()) == plain.read_bytes()
+    assert small.stat().st_size < plain.stat().st_size / 10
+    assert write_results(results, tmp_path / "again.jsonl.gz").read_bytes() == small.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change", [lambda c: b"", lambda c: c[:-9], lambda c: b"x" + c, lambda c: c[:30] + b"????" + c[34:]]
+)
+def test_a_damaged_compressed_file_is_named(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    path = write_results([_result(seed) for seed in range(5)], tmp_path / "results.jsonl.gz")
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ResultsError, match=r"results\.jsonl\.gz is not valid: .* Compute the results again"):
+        read_results(path)
+    assert earlier_results(path) == []
+    assert not path.exists()
 
 
 def test_a_line_holds_every_field_of_the_contract(tmp_path: Path) -> None:

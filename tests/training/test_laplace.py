@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import sttau
 from sttau import SequenceClassifier, SequenceRegressor, STTauLSTM
-from sttau.training.laplace import best_precision, gauss_newton, laplace, output_curvature
+from sttau.training.laplace import best_precision, gauss_newton, laplace, log_evidence, output_curvature
 
 
 def test_the_curvature_is_the_hessian_of_the_loss() -> None:
@@ -63,6 +65,54 @@ def test_the_chosen_precision_maximizes_the_evidence() -> None:
     found = best_precision(curvature, mean)
     balance = found * float(mean.square().sum()) + 4 * found / (50 + found)
     assert balance == pytest.approx(4, rel=0.25)  # the grid has steps of a quarter
+
+
+def _problem() -> tuple[torch.Tensor, torch.Tensor, nn.Linear, torch.Tensor, torch.Tensor]:
+    """Features with a 1, labels, a head, its weights as one vector, and the curvature."""
+    torch.manual_seed(0)
+    phi, labels, head = torch.randn(50, 4, dtype=torch.float64), torch.randint(3, (50,)), nn.Linear(4, 3).double()
+    extended = torch.cat([phi, torch.ones(50, 1)], 1)
+    mean = torch.cat([head.weight, head.bias[:, None]], 1).detach()
+    return extended, labels, head, mean.flatten(), gauss_newton(extended, output_curvature(extended @ mean.T, False))
+
+
+def test_the_evidence_is_that_of_a_dense_determinant() -> None:
+    """log N(w; 0, δ⁻¹) + ½ P log 2π - ½ log det(H + δ), with the Hessian of automatic differentiation."""
+    phi, labels, _, mean, curvature = _problem()
+
+    def loss(w: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(phi @ w.view(3, 5).T, labels, reduction="sum")
+
+    hessian, precisions = (
+        torch.autograd.functional.hessian(loss, mean),
+        torch.tensor([1e-3, 0.3, 20.0], dtype=torch.float64),
+    )
+    expected = [
+        torch.distributions.Normal(0.0, delta.rsqrt()).log_prob(mean).sum()
+        + 0.5 * len(mean) * math.log(2 * math.pi)
+        - 0.5 * torch.linalg.slogdet(hessian + delta * torch.eye(15)).logabsdet
+        for delta in precisions
+    ]
+    torch.testing.assert_close(log_evidence(curvature, mean, precisions), torch.stack(expected))
+
+
+@pytest.mark.filterwarnings("ignore:::")  # of what laplace-torch imports
+def test_curvature_and_evidence_are_those_of_laplace_torch() -> None:
+    laplace_torch = pytest.importorskip("laplace")
+    phi, labels, head, mean, curvature = _problem()
+    model = nn.Sequential(nn.Identity(), head)
+    other = laplace_torch.Laplace(
+        model, "classification", subset_of_weights="last_layer", hessian_structure="full",
+        backend=laplace_torch.curvature.CurvlinopsGGN,
+    )  # fmt: skip
+    other.fit(DataLoader(TensorDataset(phi[:, :-1], labels), batch_size=20))
+    weights = torch.arange(12).view(3, 4)
+    places = torch.cat([weights, 12 + torch.arange(3)[:, None]], 1).flatten()  # all biases come last there
+    torch.testing.assert_close(other.H[places][:, places], curvature)
+    precisions = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
+    expected = torch.stack([other.log_marginal_likelihood(prior_precision=value).detach() for value in precisions])
+    likelihood = -nn.functional.cross_entropy(head(phi[:, :-1]), labels, reduction="sum").detach()
+    torch.testing.assert_close(likelihood + log_evidence(curvature, mean, precisions), expected)
 
 
 def test_the_ensemble_is_less_sure_between_the_classes_and_is_saved(tmp_path: Path) -> None:

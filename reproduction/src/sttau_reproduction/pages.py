@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from PIL import Image
 
 from sttau.files import write_atomically
-from sttau.plotting.style import look
+from sttau.plotting.png import as_png
 
 _MARKED = re.compile(r"(<!-- (table|figure) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_COLORS = 256
 
 
 def renew(page: str, tables: Mapping[str, str], figures: Mapping[str, str]) -> str:
@@ -60,13 +57,5 @@ def renew_file(path: Path, tables: Mapping[str, str], figures: Mapping[str, str]
 
 
 def save_figure(figure: Figure, path: Path, dpi: int = 110) -> Path:
-    """Write a figure as a PNG with a palette of 256 colors, a third as large as with all; deterministic."""
-    whole, small = BytesIO(), BytesIO()
-    with look():
-        figure.savefig(whole, format="png", dpi=dpi, metadata={"Software": None})
-    with Image.open(whole) as image:
-        reduced = image.convert("RGB").quantize(
-            _COLORS, method=Image.Quantize.MEDIANCUT, kmeans=2, dither=Image.Dither.NONE
-        )
-    reduced.save(small, "PNG", optimize=True, dpi=(dpi, dpi))
-    return write_atomically(path, small.getvalue())
+    """Write a figure as a PNG; return its path."""
+    return write_atomically(path, as_png(figure, dpi))

@@ -15,6 +15,7 @@ from sttau_reproduction.classification.predictions import (
     read_predictions,
     read_summaries,
     reduce_predictions,
+    shorten_predictions,
     write_arrays,
     write_summaries,
 )
@@ -72,6 +73,21 @@ def test_summaries_are_written_read_and_kept_where_predictions_are_gone(tmp_path
         ("bih", "dropout"): 40,
     }
     assert _same(found["bih", "lstm"], reduce_predictions(_arrays()))
+
+
+def test_a_shortened_file_has_test_data_alone_and_every_metric(tmp_path: Path) -> None:
+    arrays = _arrays() | {"validation_labels": np.zeros(9)}
+    whole = reduce_predictions(arrays)
+    path = write_arrays(arrays, predictions_path(tmp_path, "bih", "lstm"))
+    size = path.stat().st_size
+    short = read_predictions(shorten_predictions(path).parent, "bih", "lstm")
+    assert set(short) == {"probabilities", "labels"}
+    assert path.stat().st_size < size
+    np.testing.assert_allclose(short["probabilities"], arrays["probabilities"], atol=2**-25)
+    found = reduce_predictions(short)
+    assert found.wrong.tolist() == whole.wrong.tolist()
+    for name in ("calibration", "chance", "bins"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), atol=1e-7, equal_nan=True)
 
 
 @pytest.mark.parametrize(("data", "network"), [("bih", "lstm"), ("imdb", "state-regularized")])

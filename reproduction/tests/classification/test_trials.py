@@ -17,6 +17,7 @@ from sttau_reproduction.classification.networks import find
 from sttau_reproduction.classification.splits import load_splits, predict_probabilities
 from sttau_reproduction.classification.trained import read_network
 from sttau_reproduction.cli import app
+from sttau_reproduction.records import read_records
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 
@@ -50,7 +51,7 @@ def test_trials_are_evaluated_on_validation_data_alone(tmp_path: Path, monkeypat
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["trials", str(file), "--out", str(out), *options])
     assert shown.exit_code == 0, shown.output
     assert "bad failed: num_states must be at least 2" in shown.output
-    first, second = trials.read_records(out)
+    first, second = read_records(out)
     assert (first["method"], second["method"], second["seed"]) == ("base", "seed 1", 1)
     assert {record["question"] for record in (first, second)} == {"Why?"}
     assert date.fromisoformat(first["date"]) <= date.today()
@@ -61,7 +62,7 @@ def test_trials_are_evaluated_on_validation_data_alone(tmp_path: Path, monkeypat
     command = ["curves", str(tmp_path / "networks"), "--out", str(tmp_path / "curves.jsonl"), "--question", "When?"]
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--trials", str(file)])
     assert shown.exit_code == 0, shown.output
-    drawn = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text("utf-8").splitlines()]
+    drawn = read_records(tmp_path / "curves.jsonl")
     assert [(row["method"], row["seed"], row["update"]) for row in drawn] == [
         ("base", 0, [4, 8, 12]),
         ("seed 1", 1, [4, 8, 12]),
@@ -78,9 +79,9 @@ def test_trials_are_evaluated_on_validation_data_alone(tmp_path: Path, monkeypat
 
 
 def test_every_committed_trial_and_curve_has_a_date_and_a_question() -> None:
-    records = trials.read_records(RESULTS / "trials.jsonl")
+    records = read_records(RESULTS / "trials.jsonl.gz")
     assert len(records) == 254
-    drawn = trials.read_records(RESULTS / "curves.jsonl")
+    drawn = read_records(RESULTS / "curves.jsonl.gz")
     assert len(drawn) == 181
     for record in (*records, *drawn):
         date.fromisoformat(record["date"])

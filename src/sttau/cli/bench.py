@@ -40,6 +40,7 @@ def bench(
     from sttau.bench import measure
     from sttau.files import write_atomically
     from sttau.jobs import write_results
+    from sttau.plotting.png import as_png
     from sttau.plotting.speed import HEADER, compare_speed, speed_figure, speed_table
     from sttau.plotting.style import look
     from sttau.tables import markdown_table
@@ -67,7 +68,7 @@ def bench(
     with look():
         shown = [comparison for comparison in comparisons if comparison.precision == "float32"]
         figure = speed_figure(shown, f"ST-τ compared with PyTorch's layers, {hardware}")
-        figure.savefig(out / "speed.png", dpi=150)
+    write_atomically(out / "speed.png", as_png(figure))
     write_atomically(out / "table.md", markdown_table(rows, HEADER).encode())
     print_line(f"Results: {out / 'results.jsonl'}, table: {out / 'table.md'}, figure: {out / 'speed.png'}")
 

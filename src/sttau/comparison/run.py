@@ -41,7 +41,7 @@ def compare(
     device: torch.device | str | None = None,
     level: float = 0.95,
     resamples: int = 1000,
-    rounds: int = 1999,
+    rounds: int = 4999,
     progress: bool = True,
     on_network: Callable[[str], None] = lambda _: None,
     **training: Any,

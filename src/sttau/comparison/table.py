@@ -149,14 +149,11 @@ class Comparison:
         Returns:
             The folder.
         """
-        from sttau.plotting.style import look
+        from sttau.plotting.png import as_png
 
         folder = Path(folder)
         write_results(self.results, folder / "results.jsonl")
         self.to_csv(folder / "table.csv")
         write_atomically(folder / "table.md", self.table().encode() + b"\n")
-        picture = io.BytesIO()
-        with look():
-            self.figure().savefig(picture, format="png", dpi=150)
-        write_atomically(folder / "comparison.png", picture.getvalue())
+        write_atomically(folder / "comparison.png", as_png(self.figure()))
         return folder

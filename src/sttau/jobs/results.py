@@ -1,7 +1,8 @@
-"""Results as JSON lines: the metrics, with settings, versions and hardware."""
+"""Results as JSON lines: the metrics, with settings, versions and hardware; compressed in files that end in ``.gz``."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import os
@@ -64,9 +65,9 @@ class Result:
 
 
 def write_results(results: Iterable[Result], path: Path) -> Path:
-    """Write results as JSON lines, atomically."""
-    lines = (json.dumps(asdict(result), sort_keys=True) + "\n" for result in results)
-    return write_atomically(path, "".join(lines).encode())
+    """Write results as JSON lines, atomically; compressed if the name ends in ``.gz``."""
+    content = "".join(json.dumps(asdict(result), sort_keys=True) + "\n" for result in results).encode()
+    return write_atomically(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def read_results(path: str | os.PathLike[str]) -> list[Result]:
@@ -117,9 +118,22 @@ def earlier_results(path: str | os.PathLike[str]) -> list[Result]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers, without blank ones."""
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        with reading(path, ResultsError, "Compute the results again."):
+            content = _decompress(content)
+    for number, line in enumerate(content.split(b"\n"), 1):
         if line.strip():
             yield number, line
+
+
+def _decompress(content: bytes) -> bytes:
+    if not content:
+        raise ValueError("it is empty")
+    try:
+        return gzip.decompress(content)
+    except OSError as error:  # the system has read the file: its content is wrong
+        raise ValueError(str(error)) from error
 
 
 def _parse(line: bytes, source: str) -> Result:

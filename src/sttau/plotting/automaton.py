@@ -21,6 +21,7 @@ from sttau.automata.exchange import diagram
 from sttau.automata.exchange.files import to_text
 from sttau.files import write_atomically
 from sttau.plotting.automaton_layout import RADIUS, Points, arrange, extent
+from sttau.plotting.png import as_png
 from sttau.plotting.style import BLUE, INK, MUTED, look
 
 _SUFFIXES = (".svg", ".png", ".dot", ".json", ".prism", ".jff", ".att")
@@ -134,9 +135,11 @@ def save_drawing(figure: Figure, path: str | os.PathLike[str]) -> Path:
     kind = path.suffix.lstrip(".")
     if kind not in ("svg", "png"):
         raise ValueError(f"a drawing is an .svg or a .png, got {path.name!r}")
+    if kind == "png":
+        return write_atomically(path, as_png(figure))
     content = BytesIO()
     with look():
-        figure.savefig(content, format=kind, dpi=150, metadata={"Date" if kind == "svg" else "Software": None})
+        figure.savefig(content, format="svg", dpi=150, metadata={"Date": None})
     return write_atomically(path, content.getvalue())
 
 

@@ -8,9 +8,10 @@ from statistics import mean, stdev
 from sttau.files import write_atomically
 from sttau.jobs import Result, write_results
 from sttau.methods import METHODS
+from sttau.plotting.png import as_png
 from sttau.plotting.style import look, method_title
 from sttau.quickstart import Quickstart
-from sttau.report.page import as_png, as_svg, render
+from sttau.report.page import as_svg, render
 from sttau.report.quickstart_figures import (
     automaton_figures,
     ood_figure,
@@ -47,7 +48,7 @@ def write_report(quickstart: Quickstart, folder: Path) -> Path:
     """
     with look():
         reading = reading_figure(quickstart)
-        write_atomically(folder / "reading.png", as_png(reading))
+        write_atomically(folder / "reading.png", as_png(reading, dpi=160))
         pictures = {
             "automaton": as_svg(automaton_figures(quickstart.automaton), "Automaton"),
             "reading": as_svg(reading, "Prediction while a digit is read"),

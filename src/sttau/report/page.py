@@ -29,13 +29,6 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def as_png(figure: Figure) -> bytes:
-    """Return a figure as a PNG file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160)
-    return buffer.getvalue()
-
-
 def as_svg(figures: Figure | Iterable[Figure], alternative: str) -> list[Markup]:
     """Return every panel of a figure as an SVG element, so that panels wrap on a narrow screen.
 

@@ -112,21 +112,29 @@ def output_curvature(outputs: Tensor, is_regression: bool) -> Tensor:
 
 
 def best_precision(curvature: Tensor, mean: Tensor) -> float:
-    """Return the precision of the prior that maximizes the Laplace approximation of the marginal likelihood.
+    """Return the precision of the prior, on a grid, that maximizes the marginal likelihood.
+
+    Args:
+        curvature: Gauss-Newton matrix.
+        mean: Trained weights.
+    """
+    return float(_GRID[log_evidence(curvature, mean, _GRID).argmax()])
+
+
+def log_evidence(curvature: Tensor, mean: Tensor, precisions: Tensor) -> Tensor:
+    """Return the Laplace approximation of the log marginal likelihood at every precision of the prior.
 
     The likelihood of the training data does not depend on the precision and is left out.
 
     Args:
         curvature: Gauss-Newton matrix.
         mean: Trained weights.
+        precisions: (n,) precisions of the Gaussian prior.
     """
     values = torch.linalg.eigvalsh(curvature).clamp_min(0)
-    evidence = (
-        -0.5 * _GRID * mean.square().sum()
-        + 0.5 * len(mean) * _GRID.log()
-        - 0.5 * (values + _GRID[:, None]).log().sum(1)
-    )
-    return float(_GRID[evidence.argmax()])
+    determinants = (values + precisions[:, None]).log().sum(1)
+    evidence: Tensor = 0.5 * (len(mean) * precisions.log() - precisions * mean.square().sum() - determinants)
+    return evidence
 
 
 def check_laplace(model: SequenceModel) -> None:

@@ -83,7 +83,7 @@ def _band(axes: Any, x: NDArray[np.float64], runs: NDArray[np.float64], color: s
 
 def draw(folder: Path) -> dict[str, Figure]:
     """All figures that a folder has values for, by name."""
-    results = read_results(folder / "results.jsonl")
+    results = read_results(folder / "results.jsonl.gz")
     figures = {"cartpole-curves": curves_figure(results), "cartpole-temperature": temperature_figure(results)}
     path = folder / "automaton.json"
     if path.exists():

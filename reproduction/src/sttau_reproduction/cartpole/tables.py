@@ -134,7 +134,7 @@ def reference_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
 def tables(folder: Path) -> dict[str, str]:
     """All tables as Markdown, by name."""
     results, tuning, temperature = (
-        read_results(folder / f"{name}.jsonl") for name in ("results", "tuning", "temperature")
+        read_results(folder / name) for name in ("results.jsonl.gz", "tuning.jsonl.gz", "temperature.jsonl")
     )
     rewards, entropies = temperature_tables(temperature)
     harder, reference = (

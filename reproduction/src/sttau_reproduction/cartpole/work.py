@@ -234,10 +234,10 @@ def run(
     if more.failures:
         return more
     tuned = tuning.results + more.results
-    write_results(map(_without_curves, tuned), out / "tuning.jsonl")
+    write_results(map(_without_curves, tuned), out / "tuning.jsonl.gz")
     chosen = choose(tuned)
     outcome = run_cells(cells(chosen, plan), per_cell(compute), folder, workers=workers, progress=progress)
-    write_results(outcome.results, out / "results.jsonl")
+    write_results(outcome.results, out / "results.jsonl.gz")
     more = run_cells(
         temperature_cells(chosen, plan), per_cell(compute_temperature), folder, workers=workers, progress=progress
     )

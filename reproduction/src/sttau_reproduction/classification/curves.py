@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import date
 from itertools import pairwise
@@ -13,6 +12,7 @@ from typing import Any
 from sttau.jobs import Cell
 from sttau.training import read_log
 from sttau_reproduction.classification.trained import network_path, trainings_of
+from sttau_reproduction.records import append_records
 
 
 def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
@@ -51,7 +51,4 @@ def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
 
 def append_curves(rows: Iterable[Mapping[str, Any]], question: str, path: Path) -> None:
     """Append curves to a file, each with the date of today and the question."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps({"date": date.today().isoformat(), "question": question, **row}) + "\n")
+    append_records(({"date": date.today().isoformat(), "question": question, **row} for row in rows), path)

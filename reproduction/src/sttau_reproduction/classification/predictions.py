@@ -1,12 +1,14 @@
 """Predictions of each network's first seed: the full files, and the summary of them that tables and figures need.
 
 A run writes full predictions to ``predictions/``, which are large and not committed (but for two networks, from which
-tests compute the metrics anew). :func:`write_summaries` derives ``summary.npz`` from them.
+tests compute the metrics anew; :func:`shorten_predictions` makes those files small). :func:`write_summaries` derives
+``summary.npz`` from them.
 """
 
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -33,6 +35,7 @@ _NORMS: tuple[Literal["expected", "maximum"], ...] = ("expected", "maximum")
 _RISKS = 1000  # points of a risk–coverage curve
 _TRACE = 250  # points of τ over training
 _BAND = (0.1, 0.9)  # quantiles of samples
+_RESOLUTION = 2**24  # of committed probabilities: that of float32 from 0.5 to 1, so confidences keep their order
 
 
 @dataclass(frozen=True)
@@ -147,12 +150,12 @@ def write_summaries(folder: Path) -> Path:
             known[name] = reduce_predictions(arrays)
         if name in known:
             found[name] = known[name]
-    content = {
-        f"{data}/{network}/{field.name}": getattr(summary, field.name)
-        for (data, network), summary in found.items()
-        for field in fields(Summary)
-        if getattr(summary, field.name).size
-    }
+    content = {"networks": np.array(["/".join(name) for name in found])}
+    for field in fields(Summary):
+        parts = [getattr(summary, field.name) for summary in found.values()]
+        if parts:
+            content[field.name] = np.concatenate([part.ravel() for part in parts])
+            content[f"{field.name}_shape"] = np.array([part.shape for part in parts], np.int32)
     return write_arrays(content, summary_path(folder))
 
 
@@ -166,22 +169,26 @@ def read_summaries(folder: Path) -> Summaries:
     path = summary_path(folder)
     if not path.exists():
         return {}
-    found: dict[tuple[str, str], dict[str, Array]] = {}
-    with np.load(path, allow_pickle=False) as arrays:
-        for key in arrays:
-            data, network, name = key.split("/")
-            found.setdefault((data, network), {})[name] = arrays[key]
-    return {name: Summary(**_EMPTY | parts) for name, parts in found.items()}
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    parts = {field.name: _split(arrays[field.name], arrays[f"{field.name}_shape"]) for field in fields(Summary)}
+    return {
+        (data, network): Summary(**{name: values[number] for name, values in parts.items()})
+        for number, (data, network) in enumerate(name.split("/") for name in arrays["networks"].tolist())
+    }
 
 
-#: What is left out of the file where it is empty.
-_EMPTY: Arrays = {
-    "tau": np.empty((0, 2), np.float32),
-    "reading": np.empty((3, 0, 0, 0), np.float32),
-    "reading_rows": np.empty(0, np.int32),
-    "reading_labels": np.empty(0, np.uint8),
-    "reading_words": np.empty((0, 0), np.str_),
-}
+def shorten_predictions(path: Path) -> Path:
+    """Shorten a prediction file for the repository: test data alone, probabilities to 2^-24.
+
+    The summary of its network is then to be computed from it again, by :func:`write_summaries`.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file if not name.startswith("validation_")}
+    for name, values in arrays.items():
+        if values.dtype == np.float32 and name != "tau":
+            arrays[name] = (np.round(values.astype(float) * _RESOLUTION) / _RESOLUTION).astype(np.float32)
+    return write_arrays(arrays, path)
 
 
 def summary_path(folder: Path) -> Path:
@@ -214,15 +221,24 @@ def read_predictions(folder: Path, data: str, network: str) -> Arrays:
 
 
 def write_arrays(arrays: Mapping[str, Array], path: Path) -> Path:
-    """Write arrays as one compressed file, in one step."""
+    """Write arrays as one ``.npz`` file, in one step; LZMA makes it smaller than ``numpy.savez_compressed`` does."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # a dictionary of arrays
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, np.asanyarray(values), allow_pickle=False)
     return write_atomically(path, buffer.getvalue())
 
 
 def _same(arrays: Mapping[str, Array], summary: Summary | None) -> bool:
     """Whether a summary is of these predictions already."""
     return summary is not None and "cell" in arrays and str(arrays["cell"]) == str(summary.cell)
+
+
+def _split(values: Array, shapes: Array) -> list[Array]:
+    """Undo the concatenation of arrays of these shapes."""
+    ends = np.cumsum(shapes.prod(1, dtype=int))
+    return [part.reshape(shape) for part, shape in zip(np.split(values, ends[:-1]), shapes.tolist(), strict=True)]
 
 
 def _places(sequences: int) -> Array:

@@ -4,6 +4,9 @@ A JSON file lists trials: values that are given replace those declared. Part of 
 addition, so that chance plays a smaller part: ``"part": {"held_out": 3000}``.
 
     [{"name": "longer", "data": "imdb", "network": "st-tau-best", "training": {"updates": 4000}, "part": {}}]
+
+A record of a trial has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by
+another script, have a ``name``, and a list ``validation`` of values during training instead of ``metrics``.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.networks import Network, find
 from sttau_reproduction.classification.splits import load_splits, predict_probabilities
 from sttau_reproduction.classification.trained import read_network, train, trainings_of
+from sttau_reproduction.records import append_records
 
 EXPERIMENT = "trial"
 
@@ -88,27 +92,11 @@ def run(
             progress(f"{cell.method} failed: {error}")
             continue
         results.append(_judge(cell, folder, device, seconds))
-        append_record(results[-1], question, out)
+        record = {"date": date.today().isoformat(), "question": question, **asdict(results[-1])}
+        append_records([record], out)
         shown = {name: round(value, 3) for name, value in results[-1].metrics.items()}
         progress(f"{cell.method}, seed {cell.seed}: {shown}")
     return results
-
-
-def append_record(result: Result, question: str, path: Path) -> None:
-    """Append a trial to a file of trials, with the date of today and the question."""
-    line = json.dumps({"date": date.today().isoformat(), "question": question, **asdict(result)}, sort_keys=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read a file of trials, one dictionary per line.
-
-    Each has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by another
-    script, have a ``name``, and a list ``validation`` of values during training instead of ``metrics``.
-    """
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def _judge(cell: Cell, folder: Path, device: str, seconds: float) -> Result:

@@ -14,7 +14,7 @@ from sttau_reproduction.cli.common import RESULTS
 def curves(
     folder: Annotated[Path, typer.Argument(help="Folder with trained networks and their logs.")],
     question: Annotated[str, typer.Option(help="Question that the curves answer; recorded with each.")],
-    out: Annotated[Path, typer.Option(help="File that curves are appended to.")] = RESULTS / "paper/curves.jsonl",
+    out: Annotated[Path, typer.Option(help="File that curves are appended to.")] = RESULTS / "paper/curves.jsonl.gz",
     trials: Annotated[
         Path | None,
         typer.Option(help="JSON file of trials, whose curves are recorded instead of those of declared networks."),

@@ -14,7 +14,7 @@ from sttau_reproduction.cli.common import RESULTS
 def trials(
     file: Annotated[Path, typer.Argument(help="JSON file with a list of trials.")],
     question: Annotated[str, typer.Option(help="Question that the trials answer; recorded with each result.")],
-    out: Annotated[Path, typer.Option(help="File that results are appended to.")] = RESULTS / "paper/trials.jsonl",
+    out: Annotated[Path, typer.Option(help="File that results are appended to.")] = RESULTS / "paper/trials.jsonl.gz",
     device: DeviceOption = "auto",
 ) -> None:
     """Train declared networks with some values changed, and record their metrics on validation data.
