@@ -197,31 +197,53 @@ class SamplingFreeGRU(GRULayer):
 
     def _steps(self, x: Moments, suffix: str, start: Moments | None) -> Moments:
         """Moments of h after every step of (time, batch, features)."""
-        projected = self._linear(x, "ih", suffix)
+        projected = _linear(x, self._affine("ih", suffix))
+        recurrent = self._affine("hh", suffix)
         zeros = x.mean.new_zeros(x.mean.shape[1], self.hidden_size, dtype=projected.mean.dtype)
         hidden = Moments(zeros, zeros) if start is None else start
         means, variances = [], []
         for mean, variance in zip(*projected, strict=True):
-            x_r, x_z, x_n = _chunk(Moments(mean, variance))
-            h_r, h_z, h_n = _chunk(self._linear(hidden, "hh", suffix))
-            z = sigmoid(x_z + h_z)
-            n = tanh(x_n + sigmoid(x_r + h_r) * h_n)
-            hidden = Moments(1 - z.mean, z.variance) * n + z * hidden
+            hidden = _step(Moments(mean, variance), hidden, recurrent)
             means.append(hidden.mean)
             variances.append(hidden.variance)
         return Moments(torch.stack(means), torch.stack(variances))
 
-    def _linear(self, x: Moments, kind: str, suffix: str) -> Moments:
-        """W x + b, of independent values and weights."""
+    def _affine(self, kind: str, suffix: str) -> _Affine:
+        """The moments of an affine function's weights."""
 
         def moments(name: str) -> Moments:
             full = f"{name}_{kind}_{suffix}"
             return Moments(self.weight(full), F.softplus(self.weight(f"{full}_rho")).square())
 
         weight, bias = moments("weight"), moments("bias") if self.bias else None
-        mean = F.linear(x.mean, weight.mean, None if bias is None else bias.mean)
-        variance = F.linear(x.variance, weight.variance + weight.mean.square(), None if bias is None else bias.variance)
-        return Moments(mean, variance + F.linear(x.mean.square(), weight.variance))
+        second = weight.variance + weight.mean.square()
+        return _Affine(weight.mean, weight.variance, second, *((None, None) if bias is None else bias))
+
+
+class _Affine(NamedTuple):
+    """Moments of the weights and biases of an affine function."""
+
+    mean: Tensor
+    variance: Tensor
+    second: Tensor  # of the weights: variance + mean²
+    bias_mean: Tensor | None
+    bias_variance: Tensor | None
+
+
+def _linear(x: Moments, weights: _Affine) -> Moments:
+    """W x + b, of independent values and weights."""
+    mean = F.linear(x.mean, weights.mean, weights.bias_mean)
+    variance = F.linear(x.variance, weights.second, weights.bias_variance)
+    return Moments(mean, variance + F.linear(x.mean.square(), weights.variance))
+
+
+def _step(x: Moments, hidden: Moments, weights: _Affine) -> Moments:
+    """One step of the GRU, for the projected input."""
+    x_r, x_z, x_n = _chunk(x)
+    h_r, h_z, h_n = _chunk(_linear(hidden, weights))
+    z = sigmoid(x_z + h_z)
+    n = tanh(x_n + sigmoid(x_r + h_r) * h_n)
+    return Moments(1 - z.mean, z.variance) * n + z * hidden
 
 
 def _chunk(x: Moments) -> list[Moments]:

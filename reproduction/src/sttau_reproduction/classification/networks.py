@@ -129,7 +129,7 @@ _AUTOMATA: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 _AUTOMATA_TRAINING: dict[str, dict[str, Any]] = {
-    "bih": dict(BEST["bih"].training),
+    "bih": {**BEST["bih"].training, "updates": 14_000},
     "imdb": {**BEST["imdb"].training, "updates": 7000, "validate_every": 500},
 }
 
