@@ -130,7 +130,7 @@ _AUTOMATA: dict[str, dict[str, dict[str, Any]]] = {
 }
 _AUTOMATA_TRAINING: dict[str, dict[str, Any]] = {
     "bih": {**BEST["bih"].training, "updates": 14_000},
-    "imdb": {**BEST["imdb"].training, "updates": 7000, "validate_every": 500},
+    "imdb": {**BEST["imdb"].training, "updates": 5000, "validate_every": 500},
 }
 
 
