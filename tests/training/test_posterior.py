@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import sttau
-from sttau import DeepEnsemble, create_model, fit, predict
+from sttau import DeepEnsemble, SequenceClassifier, create_model, fit, predict
 from sttau.data import SequenceDataset, load
 from sttau.methods import METHODS
-from sttau.training import FitJob, TrainOptions, fit_many
+from sttau.training import FitJob, TrainOptions, fit_many, laplace, swag
 
 DRAWN = [name for name, method in METHODS.items() if method.posterior is not None]
 SMALL = {"updates": 20, "validate_every": 10, "progress": False}
@@ -90,3 +92,30 @@ def test_what_cannot_be_drawn_is_refused_before_training() -> None:
         fit(create_model(train, "laplace", hidden_size=500), train, updates=1)
     with pytest.raises(ValueError, match="size must be"):
         create_model(train, "swag", size=0)
+
+
+@pytest.mark.parametrize("method", ["laplace", "swag"])
+def test_copies_of_a_network_are_laid_out_in_one_piece_before_they_run(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise cuDNN would copy their weights at every call; on a CPU the calls stand for the layout."""
+    laid_out: set[int] = set()
+    forward = nn.LSTM.forward
+
+    def flatten_parameters(self: nn.LSTM) -> None:
+        laid_out.add(id(self.weight_ih_l0))
+
+    def checked(self: nn.LSTM, *args: Any) -> Any:
+        assert id(self.weight_ih_l0) in laid_out
+        return forward(self, *args)
+
+    monkeypatch.setattr(nn.LSTM, "flatten_parameters", flatten_parameters)
+    monkeypatch.setattr(nn.LSTM, "forward", checked)
+    model = SequenceClassifier(nn.LSTM(2, 4), 2)
+    model.layer.flatten_parameters()
+    x, y = torch.randn(20, 3, 2), torch.arange(20) % 2
+    if method == "laplace":
+        ensemble = laplace(model, x, members=2)
+    else:
+        ensemble = swag(model, x, y, members=2, snapshots=2, every=1, updates=2)
+    assert predict(ensemble, x).mean.shape == (20, 2)

@@ -107,6 +107,7 @@ def swag(
     before = (options or TrainOptions()).with_changes(**changes).for_data(sequences)
     every = snapshot_interval(before, sequences, snapshots) if every is None else as_integer("every", every, 1)
     trained = deepcopy(model)
+    trained.layer.flatten_parameters()  # a copy on a GPU has its weights in several pieces
     weights = [parameter for parameter in trained.parameters() if parameter.requires_grad]
 
     def collect(update: Update) -> None:
