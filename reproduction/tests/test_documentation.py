@@ -12,6 +12,7 @@ from reproduction.tests.numbers import digests, numbers
 from sttau.comparison import METHODS
 from sttau.jobs import read_results
 from sttau_reproduction.classification.history import read_history
+from sttau_reproduction.classification.networks import TITLES
 from sttau_reproduction.classification.predictions import read_summaries
 from sttau_reproduction.classification.report import tables
 from sttau_reproduction.documentation import CLASSIFICATION, page_tables, read_comparison
@@ -23,6 +24,8 @@ TABLES = page_tables(ROOT)
 PAGES = [ROOT / "reproduction" / "README.md", *(ROOT / page for page in CLASSIFICATION)]
 #: Digests of the numbers of all tables before the reproduction became a package of its own.
 PUBLISHED: dict[str, str] = json.loads((Path(__file__).parent / "numbers.json").read_text("utf-8"))
+#: Networks that were trained after that, which can be the best of a column, and the number of runs since then.
+LATER, LATER_RUNS = ("automaton", "automata"), 2
 
 
 @pytest.mark.parametrize("page", TABLES)
@@ -33,7 +36,13 @@ def test_a_page_shows_the_committed_results(page: str) -> None:
 
 
 def test_no_number_of_any_table_has_changed() -> None:
-    paper = tables(read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS), read_history(RESULTS))
+    results = [result for result in read_results(RESULTS / "results.jsonl") if result.method not in LATER]
+    paper = tables(results, read_summaries(RESULTS), read_history(RESULTS)[:-LATER_RUNS])
+    titles = tuple(f"| {TITLES[name]} |" for name in LATER)
+    paper = {
+        name: "\n".join(line for line in table.splitlines() if not line.startswith(titles))
+        for name, table in paper.items()
+    }
     every = {name: table for found in TABLES.values() for name, table in found.items()} | paper
     assert {name: digest for name, digest in digests(every).items() if name in PUBLISHED} == PUBLISHED
 

@@ -33,6 +33,8 @@ COLORS = {
     "st-tau-best": "#12355f",
     "st-tau-ensemble": "#c2418a",
     "lstm-best-ensemble": "#7a5532",
+    "automaton": "#0f766e",
+    "automata": "#0f766e",
 }
 #: Shapes, sizes and what lies above what; an LSTM trained as ST-τ may come to lie where that does.
 _MARKS = {
@@ -40,6 +42,8 @@ _MARKS = {
     "lstm-best": ("D", 55, 3),
     "st-tau-ensemble": ("P", 90, 4),
     "lstm-best-ensemble": ("s", 60, 3),
+    "automaton": ("^", 80, 4),
+    "automata": ("^", 80, 4),
 }
 _COLUMNS = 5
 _plain = FuncFormatter(lambda value, _: f"{value:g}")
