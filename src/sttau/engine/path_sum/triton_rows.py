@@ -178,7 +178,7 @@ def _backward(
 
 @triton.jit(do_not_specialize=ANY_INTEGER)
 def _add_shares(sums, shares, used, count, skipped, size, M: tl.constexpr, N: tl.constexpr):
-    """Add the shares of all tiles, in their order, to sums of ``size`` values."""
+    """Add the shares of the tiles that are used, in their order, to sums of ``size`` values."""
     n = tl.program_id(0) * N + tl.arange(0, N)
     total = tl.load(sums + n, mask=n < size, other=0.0)
     tiles = tl.cdiv(tl.maximum(_used(used, skipped, count), 0), M)
@@ -277,9 +277,12 @@ def _transition_rows_backward(
         if needs_inputs:
             torch.mm(x, weight, out=grad_inputs[begin : begin + size])
         grad_weight.addmm_(x.T, piece)
-        options = {"M": tile, "N": 256, "num_warps": 2}
-        integers = (len(piece), begin, sums.numel())
-        launch(_add_shares, triton.cdiv(sums.numel(), 256), (sums, shares, used), integers, options)
+        if used is None:
+            sums += shares.sum(0)
+        else:
+            options = {"M": tile, "N": 256, "num_warps": 2}
+            integers = (len(piece), begin, sums.numel())
+            launch(_add_shares, triton.cdiv(sums.numel(), 256), (sums, shares, used), integers, options)
     of_sources, grad_states, grad_bias = sums.split([4 * sources, k, 3])
     of_sources = of_sources.view(sources, 4, d)
     return (  # copies, since an operator's results must not share memory

@@ -12,32 +12,20 @@ from sttau.engine.path_sum.triton_common import ANY_INTEGER, padded
 
 
 @triton.jit
-def _of_steps(distributions, deltas, step, n, end, time, columns, K: tl.constexpr, KP: tl.constexpr):
-    """π before some steps, and the gradients of π after them."""
-    i = tl.arange(0, KP)
-    there = (n < end)[:, None]
-    before = distributions + (step + step // time)[:, None] * K + i[None, :]
-    delta = deltas + step[:, None] * K + columns[None, :]
-    before = tl.load(before, mask=there & (i < K)[None, :], other=0.0)
-    return before, tl.load(delta, mask=there & (columns < K)[None, :], other=0.0)
-
-
-@triton.jit
 def _add_products(
     total, distributions, deltas, order, begin, end, time, columns, K: tl.constexpr, KP: tl.constexpr, N: tl.constexpr
 ):  # fmt: skip
-    """Add the outer products of the steps from one place in ``order`` to another, N at a time, loaded ahead."""
-    n = begin + tl.arange(0, N)
-    step = tl.load(order + n, mask=n < end, other=0)
-    following = tl.load(order + n + N, mask=n + N < end, other=0)
-    before, delta = _of_steps(distributions, deltas, step, n, end, time, columns, K, KP)
+    """Add the outer products of the steps from one place in ``order`` to another, N at a time."""
+    i = tl.arange(0, KP)
     for some in range(begin, end, N):
-        n += N
-        next_before, next_delta = _of_steps(distributions, deltas, following, n, end, time, columns, K, KP)
-        following = tl.load(order + n + N, mask=n + N < end, other=0)
+        n = some + tl.arange(0, N)
+        step = tl.load(order + n, mask=n < end, other=0).to(tl.int64)
+        before = distributions + (step + step // time)[:, None] * K + i[None, :]
+        delta = deltas + step[:, None] * K + columns[None, :]
+        there = (n < end)[:, None]
+        before = tl.load(before, mask=there & (i < K)[None, :], other=0.0)
+        delta = tl.load(delta, mask=there & (columns < K)[None, :], other=0.0)
         total = tl.dot(tl.trans(before), delta, total, input_precision="tf32x3")
-        before = next_before
-        delta = next_delta
     return total
 
 
