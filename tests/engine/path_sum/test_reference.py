@@ -204,7 +204,7 @@ def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alon
 
 @pytest.mark.parametrize(("shape", "vocabulary"), [((2, 3), 100), ((4, 50), 9), ((2, 0), 5), ((1, 1), 1)])
 def test_without_waiting_for_their_number_the_same_tokens_are_found(shape: tuple[int, int], vocabulary: int) -> None:
-    tokens = torch.randint(vocabulary, shape)
+    tokens = torch.randint(vocabulary, shape, dtype=torch.int32)
     expected, expected_places, _all = path_sum.distinct(tokens, vocabulary)
     entries, places, used = occurring(tokens, vocabulary)
     assert used.item() == len(expected)

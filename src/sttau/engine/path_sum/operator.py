@@ -79,6 +79,7 @@ def occurring(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
         >>> occurring(torch.tensor([[3, 1, 3]]), 10)
         (tensor([1, 3, 0]), tensor([[1, 0, 1]]), tensor([2]))
     """
+    tokens = tokens.long()
     occurs = tokens.new_zeros(vocabulary).scatter_(0, tokens.flatten(), 1)
     until = occurs.cumsum(0)
     size = min(vocabulary, tokens.numel())
