@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from sttau.engine import Engine, Weights, path_sum
+from sttau import SequenceClassifier, STTauGRU
+from sttau.engine import Engine, Weights, path_sum, using
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -17,9 +19,7 @@ def _gradients(given: list[Tensor], lengths: Tensor | None, engine: Engine) -> l
     weights = Weights(w_x, w_h, b_x, b_h, states, torch.tensor(1.0))
     first = path_sum.transition_rows(x[:, 0], states[:1], weights, engine=engine)[:, 0]
     matrices = path_sum.transition_matrices(x[:, 1:], weights, engine=engine)
-    distribution = path_sum.state_distribution(
-        first, matrices, lengths, engine=engine if len(states) <= 32 else "reference"
-    )
+    distribution = path_sum.state_distribution(first, matrices, lengths, engine=engine)
     weight = torch.randn(distribution.shape, generator=torch.Generator().manual_seed(1)).to(distribution)
     return [distribution, *torch.autograd.grad((distribution * weight).sum(), given)]
 
@@ -32,6 +32,8 @@ def _gradients(given: list[Tensor], lengths: Tensor | None, engine: Engine) -> l
         (4, 100, 100, 17),
         (2, 20, 64, 32),
         (2, 40, 96, 100),
+        (2, 90, 64, 64),
+        (1, 70, 33, 128),
         (2, 20, 1024, 3),
         (1, 2, 1, 2),
     ],
@@ -59,13 +61,50 @@ def test_rounding_does_not_accumulate_over_twenty_thousand_steps() -> None:
     torch.testing.assert_close(single.double(), path_sum.state_distribution(first, matrices), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [3, 30], ids=["few tokens", "more tokens than entries"])
+@pytest.mark.parametrize("k", [10, 32, 64, 128])
+def test_float32_stays_close_to_float64_over_the_longest_review(k: int) -> None:
+    table = (2 * torch.randn(50, k, k, dtype=torch.float64, device="cuda")).softmax(-1)
+    places = torch.randint(50, (2, 2955), device="cuda")
+    first = torch.full((2, k), 1 / k, dtype=torch.float64, device="cuda")
+    weight = torch.randn(2, 2956, k, dtype=torch.float64, device="cuda")
+    results = []
+    for engine, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+        logits = table.log().to(dtype).requires_grad_()
+        pi = path_sum.state_distribution(first.to(dtype), logits.softmax(-1), places=places, engine=engine)  # type: ignore[arg-type]
+        results.append((pi.double(), torch.autograd.grad((pi * weight.to(dtype)).sum(), logits)[0].double()))
+    (found, slope), (expected, true_slope) = results
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(slope, true_slope, rtol=0, atol=1e-4 * true_slope.abs().max().item())
+
+
+@pytest.mark.parametrize("count", [3, 30, 3000], ids=["few tokens", "more tokens than entries", "many tokens"])
 def test_a_table_gives_what_each_token_gives(count: int) -> None:
     tokens = torch.randint(10, (2, count), device="cuda")
     values = torch.randn(10, 4, 4, device="cuda")
-    entries, places = path_sum.distinct(tokens, 10)
-    found = path_sum.look_up(values[entries], places).view(2, count, 4, 4)
-    torch.testing.assert_close(found, values[tokens])
+    entries, places, used = path_sum.distinct(tokens, 10)
+    assert used is not None
+    assert used.item() == len(tokens.unique())
+    torch.testing.assert_close(path_sum.look_up(values[entries], places), values[tokens])
+
+
+@pytest.mark.parametrize("k", [10, 64])
+def test_tokens_train_as_on_the_reference_in_float64_and_the_same_twice(k: int) -> None:
+    tokens, labels = torch.randint(300, (5, 60), device="cuda"), torch.randint(2, (5,), device="cuda")
+    lengths = torch.tensor([60, 1, 2, 59, 17], device="cuda")
+    model = SequenceClassifier(STTauGRU(16, 32, k, mode="exact"), 2, embedding=nn.Embedding(1000, 16)).cuda()
+
+    def gradients(engine: Engine) -> list[Tensor]:
+        with using(engine):
+            loss = F.cross_entropy(model(tokens, lengths), labels)
+        return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)]
+
+    once, twice = gradients("triton"), gradients("triton")
+    model.double()
+    for found, again, expected in zip(once, twice, gradients("reference"), strict=True):
+        assert (found is None) == (expected is None)
+        if found is not None:
+            assert torch.equal(found, again)
+            torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4 * expected.abs().max().item())
 
 
 def test_a_graph_of_kernels_can_be_captured_and_replayed() -> None:

@@ -7,7 +7,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -887,3 +887,18 @@ def test_config_holds_every_argument_but_device_and_dtype(kind: str) -> None:
 def test_the_representation_shows_sizes_and_what_is_not_default() -> None:
     assert repr(STTauLSTM(3, 4, 5)) == "STTauLSTM(3, 4, num_states=5)"
     assert repr(STTauGRU(3, 4, 5, 2, temperature=0.5)) == "STTauGRU(3, 4, num_states=5, num_layers=2, temperature=0.5)"
+
+
+@pytest.mark.parametrize("steps", ["all", "last"])
+@pytest.mark.parametrize("lengths", [None, [11, 1, 5]])
+def test_exact_features_of_tokens_are_those_of_their_vectors(
+    steps: Literal["all", "last"], lengths: list[int] | None
+) -> None:
+    layer = STTauGRU(4, 8, 5, batch_first=True, mode="exact").double()
+    table = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    tokens, valid = torch.randint(9, (3, 11)), None if lengths is None else torch.tensor(lengths)
+    found = layer.features(tokens, valid, embedding=table, steps=steps)
+    expected = layer.features(table[tokens], valid, steps=steps)
+    torch.testing.assert_close(found, expected)
+    slope, true_slope = (torch.autograd.grad(output.square().sum(), table)[0] for output in (found, expected))
+    torch.testing.assert_close(slope, true_slope)

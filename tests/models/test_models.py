@@ -267,9 +267,9 @@ def test_matrices_are_made_once_for_each_token_that_occurs(monkeypatch: pytest.M
     model = SequenceClassifier(STTauGRU(2, 4, 3, mode="exact"), 3, nn.Embedding(5, 2))
     layer, made = cast(STTauGRU, model.layer), []
 
-    def counted(inputs: Tensor) -> Tensor:
+    def counted(inputs: Tensor, used: Tensor | None) -> Tensor:
         made.append(inputs[..., 0].numel())
-        return STTauGRU.transition_matrices(layer, inputs)
+        return STTauGRU.transition_matrices(layer, inputs, used)
 
     monkeypatch.setattr(layer, "transition_matrices", counted)
     model(torch.randint(5, (3, 40)))

@@ -63,7 +63,7 @@ LIMITS: dict[tuple[Operator, Engine], Limits] = {
     ("transition_rows", "cpu"): Limits("path_sum.cpu", "cpu", _DOUBLE, traceable=False),
     ("transition_rows", "triton"): Limits("path_sum.triton_rows", "cuda", _MIXED),
     ("state_distribution", "cpu"): Limits("path_sum.cpu", "cpu", _DOUBLE, traceable=False),
-    ("state_distribution", "triton"): Limits("path_sum.triton_scan", "cuda", _MIXED, states=32),
+    ("state_distribution", "triton"): Limits("path_sum.triton_scan", "cuda", _MIXED, states=128),
     ("masked", "cpu"): Limits("masked.cpu", "cpu", _ANY, traceable=False),
     ("masked", "triton"): Limits("masked.triton", "cuda", _FLOAT32, size=512),
     ("stacked", "triton"): Limits("stacked.triton", "cuda", _FLOAT32),

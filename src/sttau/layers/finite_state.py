@@ -192,11 +192,9 @@ class FiniteStateRNN(RecurrentLayer):
             vectors = vectors.to(dtype)
         lengths = self._check_batch(vectors, dtype, inputs.shape, call.lengths)
         if mode == "exact":
-            if embedding is not None:
-                inputs = F.embedding(inputs, embedding)
             with backend.full_precision(inputs.device):
-                pi = self.state_distribution(inputs, lengths, hidden=None if hidden is None else hidden[0])
-            pi = pi.to(inputs.dtype)
+                pi = self._distributions(inputs, embedding, lengths, None if hidden is None else hidden[0])
+            pi = pi.to(vectors.dtype)
             last = pi[:, -1:] @ self.states
             pi = clear_padding(pi, lengths)
             output = last if call.steps == "last" else pi @ self.states
@@ -298,16 +296,20 @@ class FiniteStateRNN(RecurrentLayer):
                 'Use Monte Carlo: mode="soft" or mode="hard".'
             )
 
-    def transition_matrices(self, inputs: Tensor) -> Tensor:
+    def transition_matrices(self, inputs: Tensor, used: Tensor | None = None) -> Tensor:
         """Return A for each input vector: (..., input_size) gives (..., k, k).
 
         Row i is the distribution of the next state from s_i.
 
         This is the categorical distribution of hard sampling. It is not the mean of the soft α, which depends on τ.
+
+        Args:
+            inputs: Input vectors.
+            used: How many of the vectors (n, input_size) are used, (1,); on a GPU, no others are computed. All if None.
         """
         self.check_exact()
         weights = self._working_weights()
-        return path_sum.transition_matrices(inputs.to(weights.states.dtype), weights)
+        return path_sum.transition_matrices(inputs.to(weights.states.dtype), weights, used=used)
 
     def first_distribution(self, inputs: Tensor, hidden: Tensor | None = None) -> Tensor:
         """Return π_1, the distribution of the state after a first input: (batch, input_size) gives (batch, k)."""
@@ -327,6 +329,18 @@ class FiniteStateRNN(RecurrentLayer):
         """Return π_t, the distribution of the state after each step of (batch, time, input_size): (batch, time, k)."""
         first, matrices = self.chain(inputs, lengths, hidden=hidden)
         return path_sum.state_distribution(first, matrices, lengths)
+
+    def _distributions(
+        self, inputs: Tensor, embedding: Tensor | None, lengths: Tensor | None, hidden: Tensor | None
+    ) -> Tensor:
+        """π_t of vectors, or of tokens: the matrix of a token is computed once."""
+        if embedding is None:
+            return self.state_distribution(inputs, lengths, hidden=hidden)
+        tokens = clear_padding(inputs, lengths)
+        first = self.first_distribution(F.embedding(tokens[:, 0], embedding), hidden)
+        entries, places, used = path_sum.distinct(tokens[:, 1:], len(embedding))
+        table = self.transition_matrices(F.embedding(entries, embedding), used)
+        return path_sum.state_distribution(first, table, lengths, places=places)
 
     def chain(
         self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None

@@ -230,7 +230,7 @@ class SequenceModel(Predictor):
     def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
         """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
 
-        With an embedding, the matrices are computed once per distinct token, or for the whole vocabulary.
+        With an embedding, the matrices are computed once per distinct token.
         """
         self.layer.check_exact()
         layer = self.finite_state_layer
@@ -245,10 +245,8 @@ class SequenceModel(Predictor):
             first, table = layer.chain(inputs, lengths)
         else:
             first = layer.first_distribution(self.embedding(inputs[:, 0]))
-            entries, places = path_sum.distinct(inputs[:, 1:], self.embedding.num_embeddings)
-            table = layer.transition_matrices(self.embedding(entries))
-            if places is None:
-                table = table.unflatten(0, (len(inputs), inputs.shape[1] - 1))
+            entries, places, used = path_sum.distinct(inputs[:, 1:], self.embedding.num_embeddings)
+            table = layer.transition_matrices(self.embedding(entries), used)
         return Chain(first, table, places, path_sum.state_distribution(first, table, lengths, places=places))
 
     def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None, *, per_step: bool = True) -> Tensor:

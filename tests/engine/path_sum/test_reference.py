@@ -16,6 +16,7 @@ from torch import Tensor
 from sttau.engine import Noise, Weights, path_sum, run
 from sttau.engine.backend import Engine, using
 from sttau.engine.path_sum import reference
+from sttau.engine.path_sum.operator import occurring
 from sttau.engine.recurrence.reference import gru_update, transition
 
 FEATURES, HIDDEN = 2, 3
@@ -192,13 +193,25 @@ def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alon
     weights, tokens = some_weights(3), torch.tensor([[4, 1, 4], [1, 1, 0]])
     embedding = learnable(torch.randn(6, FEATURES, dtype=torch.float64))[0]
     one_by_one = path_sum.transition_matrices(embedding[tokens], weights)
-    entries, places = path_sum.distinct(tokens, 6)
+    entries, places, _all = path_sum.distinct(tokens, 6)
     assert entries.tolist() == [0, 1, 4]  # the tokens that occur
     table = path_sum.look_up(path_sum.transition_matrices(embedding[entries], weights), places)
     torch.testing.assert_close(table, one_by_one, rtol=1e-12, atol=1e-14)
     weight = torch.randn_like(table)
     here, there = (torch.autograd.grad((A * weight).sum(), embedding)[0] for A in (table, one_by_one))
     torch.testing.assert_close(here, there, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("shape", "vocabulary"), [((2, 3), 100), ((4, 50), 9), ((2, 0), 5), ((1, 1), 1)])
+def test_without_waiting_for_their_number_the_same_tokens_are_found(shape: tuple[int, int], vocabulary: int) -> None:
+    tokens = torch.randint(vocabulary, shape, dtype=torch.int32)
+    expected, expected_places, _all = path_sum.distinct(tokens, vocabulary)
+    entries, places, used = occurring(tokens, vocabulary)
+    assert used.item() == len(expected)
+    assert len(entries) == min(vocabulary, tokens.numel())
+    assert torch.equal(entries[: len(expected)], expected)
+    assert torch.equal(places, expected_places)
+    assert not entries[len(expected) :].any()
 
 
 # -- the distribution of the state ------------------------------------------------------------------------------------

@@ -14,13 +14,17 @@ from sttau.engine.path_sum import reference
 from sttau.engine.recurrence.reference import Weights
 
 
-def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, *, engine: Engine | None = None) -> Tensor:
+def transition_rows(
+    inputs: Tensor, hidden: Tensor, weights: Weights, *, used: Tensor | None = None, engine: Engine | None = None
+) -> Tensor:
     """Probabilities of the next state, from given hidden states.
 
     Args:
         inputs: (..., features).
         hidden: (..., n, d), broadcast against the leading dimensions of ``inputs``.
         weights: Weights of a GRU.
+        used: How many of the inputs (count, features) are used, (1,), as :func:`distinct` returns it. An engine may
+            leave out the others; their probabilities are undefined then.
         engine: Engine to use; by default, Triton's kernels on a GPU and Numba's on a CPU.
 
     Returns:
@@ -33,35 +37,56 @@ def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, *, engine:
     chosen = backend.choose(
         "transition_rows", inputs.device, inputs.dtype, traced=traced, engine=engine, obstacle=several
     )
-    result: Tensor = _module("transition_rows", chosen).transition_rows(inputs, hidden, weights)
+    options = {"used": used} if chosen == "triton" else {}
+    result: Tensor = _module("transition_rows", chosen).transition_rows(inputs, hidden, weights, **options)
     return result
 
 
-def transition_matrices(inputs: Tensor, weights: Weights, *, engine: Engine | None = None) -> Tensor:
-    """A for every input vector: (..., features) to (..., k, k), rows on the simplex."""
-    return transition_rows(inputs, weights.states, weights, engine=engine)
+def transition_matrices(
+    inputs: Tensor, weights: Weights, *, used: Tensor | None = None, engine: Engine | None = None
+) -> Tensor:
+    """A for every input vector: (..., features) to (..., k, k), rows on the simplex; for ``used`` of them, if given."""
+    return transition_rows(inputs, weights.states, weights, used=used, engine=engine)
 
 
-def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor | None]:
-    """The tokens for which a function of tokens is computed, where that is less work than computing it everywhere.
+def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The tokens that occur, for which alone a function of tokens is computed.
+
+    On a GPU, which would have to wait for their number, it stays in a tensor, and the list is as long as it can be.
 
     Args:
         tokens: (...) token ids below ``vocabulary``.
         vocabulary: Number of token ids.
 
     Returns:
-        Token ids (n,); and the place of each token among them, (...), or None for all tokens in their order.
+        Token ids (n,) in ascending order, at their end zeros; the place of each token among them, (...); and how many
+        are used, (1,), or None where all are.
 
     Example:
         >>> distinct(torch.tensor([[3, 1, 3]]), 10)
-        (tensor([1, 3]), tensor([[1, 0, 1]]))
+        (tensor([1, 3]), tensor([[1, 0, 1]]), None)
     """
     if tokens.device.type == "cpu":
         entries, places = tokens.unique(return_inverse=True)
-        return entries, places
-    if tokens.numel() > vocabulary:  # finding the tokens that occur would synchronize with the GPU
-        return torch.arange(vocabulary, device=tokens.device), tokens
-    return tokens.flatten(), None
+        return entries, places, None
+    return occurring(tokens, vocabulary)
+
+
+def occurring(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As :func:`distinct` on a GPU.
+
+    Example:
+        >>> occurring(torch.tensor([[3, 1, 3]]), 10)
+        (tensor([1, 3, 0]), tensor([[1, 0, 1]]), tensor([2]))
+    """
+    tokens = tokens.long()
+    occurs = tokens.new_zeros(vocabulary).scatter_(0, tokens.flatten(), 1)
+    until = occurs.cumsum(0)
+    size = min(vocabulary, tokens.numel())
+    place = torch.where(occurs > 0, until - 1, size)  # what does not occur goes to a place of its own
+    ids = torch.arange(vocabulary, device=tokens.device, dtype=tokens.dtype)
+    entries = tokens.new_zeros(size + 1).scatter_(0, place, ids)[:size]
+    return entries, place[tokens], until[-1:]
 
 
 def state_distribution(
@@ -91,10 +116,9 @@ def state_distribution(
         engine = "reference"
     traced = torch.compiler.is_compiling()
     chosen = backend.choose("state_distribution", device, dtype, states=states, traced=traced, engine=engine)
-    if chosen == "cpu":
-        result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths, places)
-    else:
-        result = _module("state_distribution", chosen).state_distribution(first, look_up(matrices, places), lengths)
+    if chosen == "reference":
+        return reference.state_distribution(first, look_up(matrices, places), lengths)
+    result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths, places)
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ANY_INTEGER = ["count", "sources", "time", "blocks", "size"]  # arguments that Triton does not specialize on
+ANY_INTEGER = ["count", "skipped", "sources", "time", "blocks", "size"]  # arguments that Triton does not specialize on
 
 
 def padded(k: int) -> int:

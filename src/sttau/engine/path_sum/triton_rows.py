@@ -20,7 +20,7 @@ from sttau.engine.launch import launch
 from sttau.engine.path_sum.triton_common import ANY_INTEGER, padded
 from sttau.engine.recurrence.reference import Weights
 
-_PIECE_VALUES = 1 << 25  # values of the projected input that exist at once
+_PIECE_VALUES = 1 << 24  # values of the projected input, and of shares of gradients, that exist at once
 # How many inputs (M) and columns of d (C) a program holds at a time. Forward, 64 inputs fill the tensor cores;
 # backward, 16 leave all rows of a column to one warp, so that sums over rows need no memory.
 _FORWARD = {"M": 64, "C": 32, "num_warps": 4, "num_stages": 2}
@@ -51,9 +51,18 @@ def _load_three(pointer, mask, d: tl.constexpr):
     return r, z, n
 
 
+@triton.jit
+def _used(used, skipped, count):
+    """How many inputs of a piece are computed: all, or what is left of ``used`` where the piece begins."""
+    if used is None:
+        return count
+    else:
+        return tl.minimum(count, tl.load(used) - skipped)
+
+
 @triton.jit(do_not_specialize=ANY_INTEGER)
 def _forward(
-    x, recurrent, hidden, states, rows, count, sources,
+    x, recurrent, hidden, states, rows, used, count, skipped, sources,
     d: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """A program computes the rows of M inputs from GROUP of the hidden states (``sources`` in all)."""
@@ -62,8 +71,11 @@ def _forward(
     begin = (tl.program_id(0) // groups).to(
         tl.int64
     ) * M  # offsets in large tensors: 64 bits for the tile, 32 inside it
+    left = _used(used, skipped, count) - begin
+    if left <= 0:
+        return
     m, j = tl.arange(0, M), tl.arange(0, KP)
-    here = m < count - begin
+    here = m < left
     x += begin * (3 * d)
     rows += begin * sources * K
     logits = ()
@@ -96,7 +108,7 @@ def _forward(
 
 @triton.jit(do_not_specialize=ANY_INTEGER)
 def _backward(
-    x, recurrent, hidden, states, rows, grad, shares, count, sources,
+    x, recurrent, hidden, states, rows, grad, shares, used, count, skipped, sources,
     d: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, M: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """A program owns M inputs and C columns. The gradient of x overwrites x; of other gradients it writes a share.
@@ -107,10 +119,17 @@ def _backward(
     tile = (tl.program_id(0) // blocks).to(tl.int64)
     c = (tl.program_id(0) % blocks) * C + tl.arange(0, C)
     m, j = tl.arange(0, M), tl.arange(0, KP)
-    here = m < count - tile * M
+    here = m < _used(used, skipped, count) - tile * M
     on = here[:, None] & (c < d)[None, :]
+    given = (m < count - tile * M)[:, None] & (c < d)[None, :]  # others have no gradient
     inside = here[:, None] & (j < K)[None, :]
     place = x + tile * (M * 3 * d) + (m[:, None] * (3 * d) + c[None, :])
+    if _used(used, skipped, count) <= tile * M:
+        nothing = tl.zeros([M, C], tl.float32)
+        tl.store(place, nothing, mask=given)
+        tl.store(place + d, nothing, mask=given)
+        tl.store(place + 2 * d, nothing, mask=given)
+        return
     entry = m[:, None] * (sources * K) + j[None, :]
     rows += tile * M * sources * K
     grad += tile * M * sources * K
@@ -147,14 +166,25 @@ def _backward(
         # Joined, the four sums over rows take one exchange between threads.
         share = tl.sum(tl.join(tl.join(g_r, g_z), tl.join(g_n * r, d_u * z)), 0)
         tl.store((shares + i * (4 * d))[:, None, None] + part, share, mask=(c < d)[:, None, None])
-    tl.store(place, d_r, mask=on)
-    tl.store(place + d, d_z, mask=on)
-    tl.store(place + 2 * d, d_n, mask=on)
+    tl.store(place, d_r, mask=given)
+    tl.store(place + d, d_z, mask=given)
+    tl.store(place + 2 * d, d_n, mask=given)
     shares += sources * (4 * d)
     tl.store(shares[None, :] + j[:, None] * d, d_S, mask=(j < K)[:, None] & (c < d)[None, :])
     tl.store(shares + K * d, tl.sum(d_r, 0), mask=c < d)
     tl.store(shares + (K + 1) * d, tl.sum(d_z, 0), mask=c < d)
     tl.store(shares + (K + 2) * d, tl.sum(d_n, 0), mask=c < d)
+
+
+@triton.jit(do_not_specialize=ANY_INTEGER)
+def _add_shares(sums, shares, used, count, skipped, size, M: tl.constexpr, N: tl.constexpr):
+    """Add the shares of the tiles that are used, in their order, to sums of ``size`` values."""
+    n = tl.program_id(0) * N + tl.arange(0, N)
+    total = tl.load(sums + n, mask=n < size, other=0.0)
+    tiles = tl.cdiv(tl.maximum(_used(used, skipped, count), 0), M)
+    for tile in range(tiles):
+        total += tl.load(shares + tl.cast(tile, tl.int64) * size + n, mask=n < size, other=0.0)
+    tl.store(sums + n, total, mask=n < size)
 
 
 def _options(k: int) -> dict[str, int]:
@@ -170,9 +200,15 @@ def _project(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
 
 
 def _transition_rows(
-    inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    recurrent: Tensor,
+    hidden: Tensor,
+    states: Tensor,
+    used: Tensor | None,
 ) -> Tensor:
-    """(count, features), (3d, features), (3d,), (n, 3d), (n, d) and (k, d) to (count, n, k)."""
+    """(count, features), (3d, features), (3d,), (n, 3d), (n, d) and (k, d) to (count, n, k), of used inputs."""
     count, (sources, d), k = len(inputs), hidden.shape, len(states)
     rows = inputs.new_empty(count, sources, k)
     group = max(1, _GROUP // padded(k))
@@ -183,8 +219,9 @@ def _transition_rows(
         piece = inputs[begin : begin + size]
         x = _project(piece, weight, bias, projected[: len(piece)])
         programs = triton.cdiv(len(piece), _FORWARD["M"]) * triton.cdiv(sources, group)
-        tensors = (x, recurrent, hidden, states, rows[begin : begin + size])
-        launch(_forward, programs, tensors, (len(piece), sources), {"d": d, "GROUP": group, **_options(k), **_FORWARD})
+        tensors = (x, recurrent, hidden, states, rows[begin : begin + size], used)
+        options = {"d": d, "GROUP": group, **_options(k), **_FORWARD}
+        launch(_forward, programs, tensors, (len(piece), begin, sources), options)
     return rows
 
 
@@ -192,7 +229,15 @@ _operator = torch.library.custom_op("sttau::transition_rows", _transition_rows, 
 
 
 @_operator.register_fake
-def _(inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor) -> Tensor:
+def _(
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    recurrent: Tensor,
+    hidden: Tensor,
+    states: Tensor,
+    used: Tensor | None,
+) -> Tensor:
     return inputs.new_empty(inputs.shape[0], hidden.shape[0], states.shape[0])
 
 
@@ -205,9 +250,10 @@ def _transition_rows_backward(
     recurrent: Tensor,
     hidden: Tensor,
     states: Tensor,
+    used: Tensor | None,
     needs_inputs: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the six arguments of the forward pass; that of the inputs is empty where it is not needed."""
+    """Gradients of the first six arguments of the forward pass; that of the inputs is empty where it is not needed."""
     count, (sources, d), k = len(inputs), hidden.shape, len(states)
     wide = 4 * sources + k + 3
     tile = _BACKWARD["M"]
@@ -224,14 +270,19 @@ def _transition_rows_backward(
         launch(
             _backward,
             tiles * triton.cdiv(d, _BACKWARD["C"]),
-            (x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], shares),
-            (len(piece), sources),
+            (x, recurrent, hidden, states, rows[begin : begin + size], grad[begin : begin + size], shares, used),
+            (len(piece), begin, sources),
             {"d": d, **_options(k), **_BACKWARD},
         )
         if needs_inputs:
             torch.mm(x, weight, out=grad_inputs[begin : begin + size])
         grad_weight.addmm_(x.T, piece)
-        sums += shares.sum(0)
+        if used is None:
+            sums += shares.sum(0)
+        else:
+            options = {"M": tile, "N": 256, "num_warps": 2}
+            integers = (len(piece), begin, sums.numel())
+            launch(_add_shares, triton.cdiv(sums.numel(), 256), (sums, shares, used), integers, options)
     of_sources, grad_states, grad_bias = sums.split([4 * sources, k, 3])
     of_sources = of_sources.view(sources, 4, d)
     return (  # copies, since an operator's results must not share memory
@@ -259,6 +310,7 @@ def _(
     recurrent: Tensor,
     hidden: Tensor,
     states: Tensor,
+    used: Tensor | None,
     needs_inputs: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     new = torch.empty_like
@@ -278,6 +330,7 @@ def _gradients(ctx, grad, operator=_backward_operator):
         grad_weight,
         None if given[2] is None else grad_bias,
         *others,
+        None,
     )
 
 
@@ -299,7 +352,7 @@ class _TransitionRows(torch.autograd.Function):
         return _gradients(ctx, grad, _transition_rows_backward)
 
 
-def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
+def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights, used: Tensor | None = None) -> Tensor:
     """As :func:`sttau.engine.path_sum.transition_rows`, for hidden states (n, d) that all inputs share."""
     recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
     tensors = (
@@ -311,5 +364,5 @@ def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
         weights.states,
     )
     plain = (None if tensor is None else tensor.to(torch.float32).contiguous() for tensor in tensors)
-    rows: Tensor = (_operator if torch.compiler.is_compiling() else _TransitionRows.apply)(*plain)
+    rows: Tensor = (_operator if torch.compiler.is_compiling() else _TransitionRows.apply)(*plain, used)
     return rows.to(inputs.dtype).reshape(*inputs.shape[:-1], *rows.shape[1:])
