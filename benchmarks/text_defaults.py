@@ -204,7 +204,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.part == "tables":
         for experiment in ("trials", "test", "languages"):
-            if (results_file(experiment)).exists():
+            if results_file(experiment).exists():
                 print(experiment, *table(experiment), sep="\n")
     else:
         run(arguments.part, {"trials": trials, "test": tests, "languages": languages}[arguments.part]())
