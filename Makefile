@@ -31,10 +31,10 @@ lint: $(READY)
 
 tests: $(READY)
 	@command -v chromium >/dev/null || echo "NO BROWSER: the page of sttau serve is not tested (apt-get install chromium)"
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist worksteal
 
 quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
-	@$(BIN)/pytest -n 2 -q -m "not slow and not interpreter" tests --ignore=tests/gpu
+	@$(BIN)/pytest -n 2 --dist worksteal -q -m "not slow and not interpreter" tests --ignore=tests/gpu
 
 faults: $(READY)  ## kill trainings, fill disks and damage files at random, and count the outcomes (tests/faults; about 15 minutes)
 	@$(BIN)/python -m tests.faults.harness

@@ -7,6 +7,11 @@ import shutil
 import tempfile
 from fnmatch import fnmatchcase
 
+# Before NumPy, SciPy and PyTorch are loaded: each process of pytest and each that a test starts has one thread, since
+# threads that wait for work with small matrices take more time than the work.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 import pytest
 import torch
 from hypothesis import settings

@@ -2,9 +2,9 @@
 
     python benchmarks/review_automaton.py networks/KEY.safetensors benchmarks/review_automaton.json
 
-The network is one of ``sttau-reproduce paper table1 --data imdb --network automata``. The compiled model is compared with
-it on all test reviews, and in speed, in one run on one thread, with its exact inference and with an ``nn.LSTM`` of the
-size of the paper's. The effect of a word is the mean change of the probability of "positive" when it is read.
+The network is one of ``sttau-reproduce paper table1 --data imdb --network automata``. The compiled model is compared
+with it on all test reviews, and in speed, in one run on one thread, with its exact inference and with an ``nn.LSTM`` of
+the size of the paper's. The effect of a word is the mean change of the probability of "positive" when it is read.
 """
 
 from __future__ import annotations

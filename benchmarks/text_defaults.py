@@ -1,6 +1,6 @@
 """Settings for small sets of texts: configurations compared on validation data, then the chosen one on test data.
 
-    python benchmarks/text_defaults.py trials     # validation data alone; writes benchmarks/text/trials.jsonl
+    python benchmarks/text_defaults.py trials     # validation data alone; writes benchmarks/text/trials.jsonl.gz
     python benchmarks/text_defaults.py test       # the chosen settings and TF-IDF; writes benchmarks/text/test.jsonl
     python benchmarks/text_defaults.py languages  # Tomita grammars with the defaults; benchmarks/text/languages.jsonl
     python benchmarks/text_defaults.py tables     # all as tables
@@ -130,6 +130,11 @@ def _linear(cell: Cell) -> dict[str, float]:
     return metrics(torch.from_numpy(p), torch.from_numpy(test[1]))
 
 
+def results_file(experiment: str) -> Path:
+    """Return the file of an experiment's results; the trials, which are many, are compressed."""
+    return FOLDER / f"{experiment}.jsonl{'.gz' if experiment == 'trials' else ''}"
+
+
 def run(experiment: str, cells: list[Cell]) -> None:
     """Compute cells and write all results of the experiment."""
 
@@ -139,7 +144,7 @@ def run(experiment: str, cells: list[Cell]) -> None:
         print(f"{step.done}/{step.total} {step.cell.title} {name}, {step.seconds_left:.0f} s left{failure}", flush=True)
 
     outcome = run_cells(cells, per_cell(compute), FOLDER / "cells" / experiment, workers=1, progress=progress)
-    write_results(outcome.results, FOLDER / f"{experiment}.jsonl")
+    write_results(outcome.results, results_file(experiment))
 
 
 def trials() -> list[Cell]:
@@ -177,7 +182,7 @@ def languages() -> list[Cell]:
 def table(experiment: str) -> list[str]:
     """Return a line per method and configuration: mean and standard deviation over seeds."""
     groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in read_results(FOLDER / f"{experiment}.jsonl"):
+    for result in read_results(results_file(experiment)):
         name = result.settings.get("configuration", "")
         groups.setdefault((result.data, result.method, name), []).append(result)
     lines = []
@@ -199,7 +204,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.part == "tables":
         for experiment in ("trials", "test", "languages"):
-            if (FOLDER / f"{experiment}.jsonl").exists():
+            if results_file(experiment).exists():
                 print(experiment, *table(experiment), sep="\n")
     else:
         run(arguments.part, {"trials": trials, "test": tests, "languages": languages}[arguments.part]())

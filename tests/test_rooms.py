@@ -146,9 +146,11 @@ def test_importing_the_library_loads_nothing_heavy_that_may_not_be_needed() -> N
     heavy = ["matplotlib", "networkx", "pandas", "typer", "rich", "sklearn", "pooch", "requests", "wfdb", "pyarrow"]
     heavy += ["numba", "triton", "torchmetrics", "torch._dynamo", "gymnasium", "pygame", "PIL", "automata"]
     names = [name for name in sttau.__all__ if name not in ("automata", "rl", "sklearn")]  # they need what they name
-    code = f"import sys, sttau; [getattr(sttau, n) for n in {names}]; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, sttau; [getattr(sttau, n) for n in {names}]; print([m for m in {heavy} if m in sys.modules])\n"
+    code += f"sttau.load({str(ROOT / 'tests/artefacts/v0.1/classifier-STTauGRU-exact.safetensors')!r})\n"
+    code += "print([m for m in ('torch._dynamo', 'sympy', 'sklearn') if m in sys.modules])"  # nor does loading a model
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown == "[]\n"
+    assert shown == "[]\n[]\n"
 
 
 def test_public_names_exist_and_have_documentation() -> None:

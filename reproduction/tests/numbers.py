@@ -23,3 +23,8 @@ def digests(tables: Mapping[str, str]) -> dict[str, str]:
     return {
         name: hashlib.sha256(json.dumps(numbers(table)).encode()).hexdigest() for name, table in sorted(tables.items())
     }
+
+
+def shown_tables(page: str) -> dict[str, str]:
+    """The tables between the markers of a page, by name."""
+    return dict(re.findall(r"<!-- table ([\w-]+) -->\n(.*?)<!-- end -->", page, re.DOTALL))

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 from sttau.cli import app
 
 
-def invoke(*arguments: object) -> Result:
-    """Run ``sttau`` with these arguments, in a wide terminal."""
-    return CliRunner(env={"COLUMNS": "300"}).invoke(app, [str(argument) for argument in arguments])
+def invoke(*arguments: object, input: str | None = None) -> Result:
+    """Run ``sttau`` with these arguments and this standard input, in a wide terminal."""
+    return CliRunner(env={"COLUMNS": "300"}).invoke(app, [str(argument) for argument in arguments], input=input)
 
 
 def invoke_in_terminal(*arguments: object, columns: int = 80) -> str:

@@ -65,16 +65,15 @@ def test_steps_from_standard_input(folder: Path) -> None:
     third = stream.step([101000.0]).columns()
     expected = torch.cat([found["confidence"] for found in (first, second, third)])
     assert [float(row["confidence"]) for row in rows] == pytest.approx(expected.tolist(), rel=1e-5)
-    bad = subprocess.run(command, input="1,2\n", capture_output=True, text=True, check=False, timeout=120)
-    assert bad.returncode == 1
-    assert "line 1 of the input must hold 1 cells" in bad.stderr
+    bad = invoke("predict", folder, "--stdin", input="1,2\n")
+    check_failure(bad, "line 1 of the input must hold 1 cells", 1)
 
 
 def test_lines_with_ids_continue_their_own_series(folder: Path) -> None:
     values = {"a": [101325.0, 101500.0], "b": [101000.0, 101100.0]}
     lines = [f'{{"machine": "{id}", "pressure": {values[id][step]}}}\n' for step in range(2) for id in "ab"]
-    command = [sys.executable, "-c", "from sttau.cli import app; app()", "predict", str(folder), "--stdin", "--json"]
-    found = subprocess.run(command, input="".join(lines), capture_output=True, text=True, check=True, timeout=120)
+    found = invoke("predict", folder, "--stdin", "--json", input="".join(lines))
+    assert found.exit_code == 0, found.output
     rows = [json.loads(line) for line in found.stdout.splitlines()]
     model = sttau.load(folder / "model.safetensors")
     for id in "ab":

@@ -23,18 +23,13 @@ from sttau_reproduction.classification.drawing import heartbeat_figure, risk_cov
 from sttau_reproduction.classification.history import Stretch, read_history
 from sttau_reproduction.classification.networks import NETWORKS, TRIED, find
 from sttau_reproduction.classification.predictions import read_summaries, reduce_predictions
-from sttau_reproduction.classification.report import FIGURES, draw, figure_links, tables, write_report
+from sttau_reproduction.classification.report import FIGURES, draw, figure_links, tables
 from sttau_reproduction.cli import app
 from sttau_reproduction.pages import markers, renew
 
 HOUSE = Path(__file__).parents[2]
 PAGES = (HOUSE / "docs" / "results.md", HOUSE / "docs" / "log.md")
 RESULTS = HOUSE / "results" / "paper"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fabricate(tmp_path_factory.mktemp("paper"))
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +134,12 @@ def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: P
 
 
 def test_the_same_files_give_the_same_report_byte_for_byte(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, written: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "save_figure", partial(pages.save_figure, dpi=40))  # small pictures are drawn faster
+    monkeypatch.setattr(report, "save_figure", partial(pages.save_figure, dpi=40))  # as in the first
     page = tmp_path / "page.md"
     page.write_text("Before\n<!-- table table1 -->\n<!-- end -->\n<!-- figure tradeoff -->\n<!-- end -->\nAfter\n")
-    first = write_report(folder, tmp_path / "first")
+    first, place = written, written[0].parent
     answer = CliRunner().invoke(
         app, ["report", str(folder), "--out", str(tmp_path / "second"), "--docs", str(page)], catch_exceptions=False
     )
@@ -153,12 +148,12 @@ def test_the_same_files_give_the_same_report_byte_for_byte(
     assert {path.stem for path in first if path.suffix == ".png"} == set(FIGURES)
     for path in first:
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
-    table = (tmp_path / "first" / "table1.md").read_text("utf-8").split("\n\n", 1)[1].strip()
+    table = (place / "table1.md").read_text("utf-8").split("\n\n", 1)[1].strip()
     renewed = page.read_text("utf-8")
     assert renewed.startswith(f"Before\n<!-- table table1 -->\n\n{table}\n\n<!-- end -->\n")
     assert renewed.endswith(f"![{FIGURES['tradeoff']}](images/paper-tradeoff.png)\n\n<!-- end -->\nAfter\n")
     picture = tmp_path / "images" / "paper-tradeoff.png"
-    assert picture.read_bytes() == (tmp_path / "first" / "tradeoff.png").read_bytes()
+    assert picture.read_bytes() == (place / "tradeoff.png").read_bytes()
     assert renew(renewed, {"table1": table}, figure_links(["tradeoff"])) == renewed
 
 

@@ -41,7 +41,7 @@ def compare(
     device: torch.device | str | None = None,
     level: float = 0.95,
     resamples: int = 1000,
-    rounds: int = 4999,
+    rounds: int | None = None,
     progress: bool = True,
     on_network: Callable[[str], None] = lambda _: None,
     **training: Any,
@@ -76,7 +76,8 @@ def compare(
         device: Device of the networks; by default the GPU if there is one.
         level: Level of the intervals.
         resamples: Number of bootstrap resamples.
-        rounds: Number of rounds of the randomization test.
+        rounds: Number of rounds of the randomization test; by default 1,999, or more for more than six methods, so that
+            p ≤ 0.005 can be reached after the correction.
         progress: Whether to show a progress bar per network, in a terminal.
         on_network: Callback that is given the title of every network before its training.
         training: Options of ``fit`` that replace :data:`sttau.comparison.training.DEFAULTS`: ``updates``,
@@ -264,9 +265,10 @@ def _table_rows(
     examples: int,
     level: float,
     resamples: int,
-    rounds: int,
+    rounds: int | None,
 ) -> list[Row]:
     """Return one row per method and column."""
+    rounds = max(1999, 400 * (len(rows) - 1) - 1) if rounds is None else rounds  # the smallest p is 1 / (rounds + 1)
     bounds = metric_intervals(rows, examples, resamples, level, seed=0)
     p = {
         name: metric_p_values(runs, rows[reference], examples, rounds, seed=0)

@@ -126,6 +126,8 @@ class FiniteStateRNN(RecurrentLayer):
         d = self.hidden_size
         bound = 1 / math.sqrt(d)
         for name, parameter in self.named_parameters():
+            if parameter.is_meta:
+                continue  # there is nothing to set, and some operations would load PyTorch's compiler
             if name.startswith("states"):
                 exactly = torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32))
                 nn.init.orthogonal_(exactly)

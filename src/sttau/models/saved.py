@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from sttau.checks import check_device
 from sttau.errors import ModelFileError
@@ -115,7 +116,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu", *, ma
     header, tensors = MODEL_FORMAT.read(path, max_bytes)
     try:
         _check_layers(header, len(tensors))
-        with torch.device("meta"):
+        with torch.device("meta"), _Unfilled():
             shape = build(header)
         _check_weights(path, shape, tensors)
         with torch.device("cpu"):
@@ -126,6 +127,16 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu", *, ma
         raise ModelFileError(f"{path}: the model's configuration is not valid: {error}") from error
     model.load_state_dict(tensors)
     return model.to(chosen).eval()
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves out what fills tensors: those of the meta device have no values, but PyTorch would load its compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in ("normal_", "uniform_", "fill_", "zero_", "constant_", "zeros_", "ones_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def _check_layers(header: Header, tensors: int) -> None:

@@ -52,7 +52,7 @@ def as_svg(figures: Figure | Iterable[Figure], alternative: str) -> list[Markup]
 def _panels(figure: Any, alternative: str) -> list[Markup]:
     with look(), matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the places stay while the other panels are hidden
+        figure.set_layout_engine(None)  # the places stay while the other panels are hidden
         shown = [axes for axes in figure.axes if axes.get_visible()]
         panels = []
         for axes in shown:

@@ -110,6 +110,7 @@ def _maximize(
 ) -> tuple[PA, float]:
     """The best of several attempts."""
     from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     problem = _Problem(tree.double(), states, alphabet)
     source = np.random.default_rng([seed, states])
@@ -123,14 +124,15 @@ def _maximize(
             begin = source.normal(0, _SPREAD, problem.size)
         else:
             begin = best[1].clip(-6, 6) + source.normal(0, 1, problem.size)
-        found = minimize(
-            problem.evaluate,
-            begin,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-_BOUND, _BOUND)] * problem.size,
-            options={"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-9},
-        )
+        with threadpool_limits(1, "blas"):  # threads that wait for matrices this small cost five times the work
+            found = minimize(
+                problem.evaluate,
+                begin,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-_BOUND, _BOUND)] * problem.size,
+                options={"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-9},
+            )
         if found.fun < best[0]:
             best = float(found.fun), np.asarray(found.x)
     pa = problem.automaton(best[1])
