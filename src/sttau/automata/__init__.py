@@ -21,7 +21,7 @@ from sttau.automata.exchange import (
     to_prism,
 )
 from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_dfa, extract_pa
-from sttau.automata.fidelity import Fidelity, label_agreement, measure_fidelity
+from sttau.automata.fidelity import Fidelity, measure_fidelity
 from sttau.automata.learning import (
     Learned,
     LearnedPA,
@@ -36,6 +36,7 @@ from sttau.automata.learning import (
     learn_with_noise,
 )
 from sttau.automata.reduction import Reduction, reduce
+from sttau.automata.selection import Candidate, Extracted, extract
 from sttau.automata.value import AutomatonLike, as_automaton
 from sttau.data.strings import as_dataset, read_strings
 from sttau.languages import (
@@ -53,10 +54,12 @@ from sttau.languages import (
 __all__ = [
     "PA",
     "AutomatonLike",
+    "Candidate",
     "CompiledModel",
     "Distance",
     "Edge",
     "Equivalence",
+    "Extracted",
     "ExtractedDFA",
     "ExtractedPA",
     "Fidelity",
@@ -75,6 +78,7 @@ __all__ = [
     "compare",
     "compile",
     "distance",
+    "extract",
     "extract_dfa",
     "extract_pa",
     "from_aalpy",
@@ -85,7 +89,6 @@ __all__ = [
     "from_networkx",
     "from_prism",
     "from_regex",
-    "label_agreement",
     "learn",
     "learn_by_merging",
     "learn_pa",
