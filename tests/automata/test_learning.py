@@ -372,3 +372,36 @@ def test_wrong_arguments_are_rejected() -> None:
         learn_stochastic(load("stochastic1", "train"), distinct=5)
     with pytest.raises(ValueError, match="frequencies must have shape"):
         PrefixTree(data, torch.ones(3, 2))
+
+
+def test_the_number_of_distinct_states_is_chosen_by_any_criterion_and_all_are_reported() -> None:
+    truth = stochastic(1)
+    strings = ["".join(word) for length in range(1, 4) for word in product("01", repeat=length)]
+    chances = truth.probability(strings)
+    counts = (torch.stack([1 - chances, chances], -1) * 200).round()
+    data = as_dataset(strings, torch.zeros(len(strings)), "01")
+    options = {"num_states": 3, "frequencies": counts, "attempts": 1, "updates": 30, "iterations": 20}
+    found = learn_stochastic(data, criterion="held-out", **options)  # type: ignore[arg-type]
+    assert found.distinct == max(found.held_out, key=found.held_out.__getitem__)
+    assert set(found.held_out) == set(found.expected) == set(found.criteria) == {2, 3}
+    labels = float(counts.sum())
+    # held-out likelihood cannot exceed the entropy of the labels by more than its standard error
+    entropy = float((counts * (counts / counts.sum(-1, keepdim=True)).clamp_min(1e-9).log()).sum())
+    assert all(-labels < value < entropy + 60 for value in found.held_out.values())
+    akaike = learn_stochastic(data, criterion="aic", **options)  # type: ignore[arg-type]
+    assert akaike.distinct == max(akaike.expected, key=akaike.expected.__getitem__)
+    assert not akaike.held_out
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        learn_stochastic(data, criterion="mdl", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_stochastic_languages_are_learned_the_same_in_several_processes() -> None:
+    data = load("stochastic1", "train")
+    options = {"distinct": 2, "attempts": 2, "updates": 20, "iterations": 10}
+    one, two = (learn_stochastic(data, workers=workers, **options) for workers in (1, 2))  # type: ignore[arg-type]
+    assert one.loss == two.loss
+    for name, value in one.model.state_dict().items():
+        assert torch.equal(value, two.model.state_dict()[name]), name
+    with pytest.raises(ValueError, match="callbacks cannot be called from other processes"):
+        learn_stochastic(data, workers=2, callbacks=lambda update, model: None, **options)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from sttau.automata.learning import (
     Learned,
     LearnedPA,
     LearnedStochastic,
+    MoveIntervals,
     NoisyFit,
     PrefixTree,
     Verdict,
@@ -34,6 +35,7 @@ from sttau.automata.learning import (
     learn_pa,
     learn_stochastic,
     learn_with_noise,
+    move_intervals,
 )
 from sttau.automata.reduction import Reduction, reduce
 from sttau.automata.selection import Candidate, Extracted, extract
@@ -66,6 +68,7 @@ __all__ = [
     "Learned",
     "LearnedPA",
     "LearnedStochastic",
+    "MoveIntervals",
     "NoisyFit",
     "PrefixTree",
     "Reduction",
@@ -95,6 +98,7 @@ __all__ = [
     "learn_stochastic",
     "learn_with_noise",
     "measure_fidelity",
+    "move_intervals",
     "mutations",
     "random_dfa",
     "random_pa",

@@ -34,6 +34,7 @@ def draw_automaton(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
     color: str = BLUE,
@@ -46,11 +47,19 @@ def draw_automaton(
         title: Title of the drawing.
         probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
         variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
+        intervals: Lower and upper ends, (symbols, k, k) each, of the probabilities of a PA, added to the label.
         smallest: Smallest probability of an edge of a PA that is shown.
         hidden: Pairs (state, symbol) of a PA whose edges are not shown, such as those without data.
         color: Color of the states.
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
+    shown = diagram(
+        automaton,
+        probabilities=probabilities,
+        variances=variances,
+        intervals=intervals,
+        smallest=smallest,
+        hidden=hidden,
+    )
     layout = arrange(shown, smallest)
     low, high = extent(layout)
     axes.set_xlim(low[0], high[0])
@@ -98,6 +107,7 @@ def drawing(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
     color: str = BLUE,
@@ -109,7 +119,14 @@ def drawing(
         >>> drawing(stochastic(2), "PA-2").axes[0].get_title(loc="left")
         'PA-2'
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
+    shown = diagram(
+        automaton,
+        probabilities=probabilities,
+        variances=variances,
+        intervals=intervals,
+        smallest=smallest,
+        hidden=hidden,
+    )
     low, high = extent(arrange(shown, smallest))
     with look():
         width, height = _INCHES * (high - low)
@@ -121,6 +138,7 @@ def drawing(
             title,
             probabilities=probabilities,
             variances=variances,
+            intervals=intervals,
             smallest=smallest,
             hidden=hidden,
             color=color,
@@ -147,6 +165,7 @@ def write_automaton(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
 ) -> Path:
@@ -158,6 +177,7 @@ def write_automaton(
         title: Title of a drawing.
         probabilities: Probabilities as in :func:`draw_automaton`, for drawings and DOT.
         variances: Variances as in :func:`draw_automaton`.
+        intervals: Intervals as in :func:`draw_automaton`.
         smallest: Smallest probability as in :func:`draw_automaton`.
         hidden: Pairs (state, symbol) as in :func:`draw_automaton`; only drawings and .dot can leave them out.
 
@@ -173,6 +193,7 @@ def write_automaton(
     notes: dict[str, Any] = {
         "probabilities": probabilities,
         "variances": variances,
+        "intervals": intervals,
         "smallest": smallest,
         "hidden": hidden,
     }
