@@ -43,7 +43,7 @@ def draw_automaton(
 
     Args:
         axes: Axes of the drawing.
-        automaton: Automaton; drawings are readable up to about twelve states.
+        automaton: Automaton; drawings are readable up to about 20 states, or ten of a PA.
         title: Title of the drawing.
         probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
         variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
