@@ -5,11 +5,11 @@
 Models of 3 to 5 states over four symbols; 3,000 training and 5,000 test strings. The number of states is chosen by
 held-out likelihood. "excess" is the log-loss of the test strings divided by that of the true model, minus 1, in %.
 n-grams have Witten and Bell's smoothing; ALERGIA and the spectral model, which give some strings no probability, are
-mixed with 1 % of the bigram; negative values of the spectral model count as 0, so that its values sum to a little more
-than 1. Its rank is chosen as our number of states is, by the likelihood of a fifth of the strings. hmmlearn, to which
-the end of a string is a symbol, is an oracle: its EM continues from our HMM for ten iterations, and "gain" is what they
-add to the log-likelihood per training string; it needs ``pip install hmmlearn``. Seeds from 70000; ours, n-grams and
-ALERGIA were run once before.
+mixed with 1 % of the bigram. The probabilities of the spectral model are its values, divided so that those of the
+outcomes after each prefix sum to 1 (negative ones count as 0). Its rank is chosen as our number of states is, by the
+likelihood of a fifth of the strings. hmmlearn, to which the end of a string is a symbol, is an oracle: its EM continues
+from our HMM for ten iterations, and "gain" is what they add to the log-likelihood per training string; it needs
+``pip install hmmlearn``. Seeds from 70000; ours, n-grams and ALERGIA were run once before.
 """
 
 from __future__ import annotations

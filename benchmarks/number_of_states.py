@@ -22,23 +22,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from stochastic_languages import around
 
 from sttau.automata import PA, as_dataset, distance, learn_pa, random_pa
 from sttau.version import __version__
 
 LARGEST = 4
-
-
-def around(truth: PA, seed: int) -> PA:
-    """The truth, mixed with a fifth of a random PA."""
-    source = torch.Generator().manual_seed(seed)
-
-    def mixed(rows: torch.Tensor) -> torch.Tensor:
-        other = torch.rand(rows.shape, generator=source, dtype=rows.dtype)
-        return 0.8 * rows + 0.2 * other / other.sum(-1, keepdim=True)
-
-    output = 0.8 * truth.output + 0.2 * torch.rand(truth.output.shape, generator=source, dtype=truth.output.dtype)
-    return PA(mixed(truth.initial), mixed(truth.matrices), output, truth.alphabet)
 
 
 def measure(states: int, labels: int, attempts: int, seed: int) -> dict[str, Any]:

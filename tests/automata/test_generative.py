@@ -168,14 +168,23 @@ def test_spectral_learning_is_exact_when_frequencies_are() -> None:
     assert model.total() == pytest.approx(float(model.values(words).sum()), abs=1e-3)
     assert model.total() == pytest.approx(1, abs=0.01)
     assert model.num_states == 2
+    # divided by the sum of all continuations, which is 1 up to the strings that are left out
+    np.testing.assert_allclose(np.exp(model.log_probability(words)), np.exp(truth.log_probability(words)), atol=1e-3)
+
+
+@pytest.mark.parametrize(("seed", "rank"), [(0, 3), (1, 2), (2, 4)])
+def test_the_probabilities_of_a_spectral_model_sum_to_one_though_its_values_do_not(seed: int, rank: int) -> None:
+    model = learn_spectrally(random_automaton(seed).sample(60, seed=seed), rank=rank, basis=10, alphabet="ab")
+    ended = [np.exp(model.log_probability(["".join(w) for w in product("ab", repeat=n)])).sum() for n in range(15)]
+    assert sum(ended) == pytest.approx(1, abs=0.02)  # a string ends with a probability of at least 0.2 per step
+    assert abs(sum(model.values(WORDS)) - 1) > 1e-6
 
 
 def test_a_spectral_model_may_have_strings_without_probability() -> None:
     model = learn_spectrally(random_automaton(0).sample(50, seed=0), rank=3, basis=10)
     values = model.values(WORDS)
     assert (values < 0).any()  # weights are real numbers
-    assert np.isneginf(model.log_probability(WORDS)[values <= 0]).all()
-    np.testing.assert_allclose(np.exp(model.log_probability(WORDS))[values > 0], values[values > 0])
+    assert (np.exp(model.log_probability(WORDS)) >= 0).all()
     with pytest.raises(ValueError, match="rank must be at most 3, the size of the basis, got 4"):
         learn_spectrally(["a", "b"], rank=4)
     with pytest.raises(ValueError, match="strings are empty"):

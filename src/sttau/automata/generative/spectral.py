@@ -55,9 +55,29 @@ class SpectralModel:
         return found
 
     def log_probability(self, strings: Sequence[Word]) -> _Floats:
-        """Return the natural logarithm of f of each string, (strings,); −∞ where it is not positive."""
-        values = self.values(strings)
-        return np.log(values, out=np.full_like(values, -np.inf), where=values > 0)
+        """Return the natural logarithm of the probability of each string, (strings,), under a proper distribution.
+
+        f gives the probability of each next symbol and of the end after a prefix; negative ones count as 0, and they
+        are divided by their sum, so that the probabilities of all strings sum to 1. Where f itself is a distribution,
+        it is this one.
+        """
+        ids, lengths = encode(strings, self.alphabet)
+        after = np.linalg.solve(np.eye(self.num_states) - self.moves.sum(0), self.ends)  # of all continuations together
+        outcomes = np.concatenate([(self.moves @ after).T, self.ends[:, None]], axis=1)
+        rows = np.tile(self.initial, (len(ids), 1))
+        found = np.zeros(len(ids))
+        for step in range(ids.shape[1] + 1):
+            chances = (rows @ outcomes).clip(0)
+            total = chances.sum(-1, keepdims=True)
+            chances = np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / chances.shape[1])
+            taken = np.where(lengths > step, ids[:, min(step, ids.shape[1] - 1)] if ids.shape[1] else 0, -1)
+            here = lengths >= step
+            chance = chances[np.arange(len(ids)), taken]
+            found[here] += np.log(chance, out=np.full_like(chance, -np.inf), where=chance > 0)[here]
+            if step < ids.shape[1]:
+                rows = np.einsum("ni,nij->nj", rows, self.moves[ids[:, step]])
+                rows /= np.maximum(np.abs(rows).max(-1, keepdims=True), 1e-300)
+        return found
 
     def total(self) -> float:
         """Return the sum of f over all strings, αᵀ (I − Σ_a A_a)⁻¹ β, if it converges; infinity otherwise."""
