@@ -26,7 +26,7 @@ from sttau.languages import PA
 #: What chooses the number of states: Akaike's or the Bayesian criterion, or the likelihood of held-out labels.
 Criterion = Literal["aic", "bic", "held-out"]
 
-_SPREAD = 2.0  # standard deviation of the parameters of a random start
+_SPREAD = 0.5  # standard deviation of the parameters of a random start
 _TINY = 1e-290  # smaller chances are clipped
 _BOUND = 30.0  # parameters stay within, so that a probability of 0 is reached at a finite place
 
