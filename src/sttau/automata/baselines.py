@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from automata.fa.dfa import DFA
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from sttau.automata.exchange.aalpy import from_aalpy, import_aalpy
@@ -108,6 +107,8 @@ def visited_states(
 
 def cluster_states(visited: VisitedStates, clusters: int, *, seed: int = 0) -> DFA:
     """Return the minimal DFA whose states are clusters of hidden states, as :func:`extract_by_clustering` does."""
+    from sklearn.cluster import KMeans  # importing scikit-learn is slow
+
     hidden, accepted, alive, inputs, vocabulary, start = visited
     if clusters > len(hidden):
         raise ValueError(f"clusters must be at most the {len(hidden)} prefixes in the data, got {clusters}")
