@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sttau.automata import PA, compare, random_dfa, stochastic, tomita
+from sttau.automata import PA, compare, random_dfa, random_pa, stochastic, tomita
 from tests.languages.strategies import dfas, doubled, pas, permuted
 
 STRINGS = ["".join(symbols) for length in range(13) for symbols in product("01", repeat=length)]
@@ -139,3 +139,49 @@ def test_larger_random_dfas_differ_from_their_mutants(seed: int) -> None:
     answer = compare(dfa, other)
     assert answer.counterexample is not None
     assert dfa.accepts_input(answer.counterexample) != other.accepts_input(answer.counterexample)
+
+
+def _leaking(leak: float) -> PA:
+    """State 0 is left with this probability per symbol, and the other state accepts."""
+    moves = torch.tensor([[[1 - leak, leak], [0.0, 1.0]]], dtype=torch.float64)
+    return PA(torch.tensor([1.0, 0.0], dtype=torch.float64), moves, torch.tensor([0.0, 1.0]).double(), ("a",))
+
+
+def test_equal_up_to_a_tolerance_bounds_no_difference_on_long_strings_and_says_so() -> None:
+    leaking, never = _leaking(5e-10), _leaking(0.0)
+    answer = compare(leaking, never)
+    assert answer.equal
+    assert "agree to 1e-09" in str(answer)
+    long = ["a" * 10_000]
+    assert float(leaking.probability(long) - never.probability(long)) == pytest.approx(5e-6, rel=1e-4)
+    exact = compare(leaking, never, exact=True)
+    assert not exact.equal
+    assert exact.counterexample == "a"
+    assert "probabilities 5e-10 and 0, exactly compared" in str(exact)
+
+
+def test_equality_in_fractions_is_a_proof_where_rounding_errors_would_differ() -> None:
+    # 0.1 + 0.2 is not 0.3 in float64: state 1 of one automaton is divided among two states of the other
+    one = PA(
+        torch.tensor([1.0, 0.0]).double(),
+        torch.tensor([[[0.7, 0.3], [0.4, 0.6]]], dtype=torch.float64),
+        torch.tensor([0.0, 0.5]).double(),
+        ("a",),
+    )
+    divided = torch.tensor([[[0.7, 0.1, 0.2], [0.4, 0.35, 0.25], [0.4, 0.05, 0.55]]], dtype=torch.float64)
+    other = PA(torch.tensor([1.0, 0.0, 0.0]).double(), divided, torch.tensor([0.0, 0.5, 0.5]).double(), ("a",))
+    answer = compare(one, other, exact=True)
+    assert answer.equal
+    assert "agree exactly, and span those of all strings: a proof" in str(answer)
+    divided[0, 1, 1], divided[0, 1, 2] = 0.350000000001, 0.25
+    divided[0, 1, 0] = 0.399999999999
+    changed = PA(other.initial, divided, other.output, ("a",))
+    assert compare(one, changed).equal
+    assert not compare(one, changed, exact=True).equal
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_and_approximate_comparison_agree_on_automata_that_differ_clearly(seed: int) -> None:
+    first, second = random_pa(2, seed=seed), random_pa(2, seed=seed + 1)
+    approximate, exact = compare(first, second), compare(first, second, exact=True)
+    assert (approximate.equal, approximate.counterexample) == (exact.equal, exact.counterexample)

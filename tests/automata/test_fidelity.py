@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, STTauGRU
-from sttau.automata import PA, extract_dfa, extract_pa, label_agreement, measure_fidelity, tomita
+from sttau.automata import PA, extract_dfa, extract_pa, measure_fidelity, tomita
 from sttau.data import load
 
 
@@ -47,15 +47,3 @@ def test_the_report_reads_well() -> None:
     assert "512 of up to 24 symbols (tomita3, validation)" in text
     assert text.count("\n") == 5
     assert "E[1 − max α]" in text
-
-
-def test_agreement_is_the_share_of_equal_labels() -> None:
-    torch.manual_seed(2)  # a network whose moves are far from certain
-    model = SequenceClassifier(STTauGRU(4, 8, num_states=5), 2, nn.Embedding(3, 4))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(2)
-    extracted = extract_dfa(model, ("^", "0", "1"))
-    share = label_agreement(model, extracted)
-    assert 0 < share < 1
-    assert label_agreement(model, extract_dfa(model, ("^", "0", "1"), accept=0), accept=0) == share

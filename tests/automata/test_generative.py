@@ -15,11 +15,12 @@ from sttau.automata.generative import (
     from_markov_chain,
     learn_by_alergia,
     learn_generative,
+    learn_spectrally,
     pautomac_score,
     read_pautomac,
     read_pautomac_solution,
 )
-from sttau.automata.generative.expectation import _Data, _iterate, expected_counts
+from sttau.automata.generative.expectation import _Data, _iterate, _normalized, expected_counts
 from sttau.errors import DataError
 
 WORDS = ["".join(word) for length in range(5) for word in product("ab", repeat=length)]
@@ -142,6 +143,81 @@ def test_markov_chains_of_aalpy_are_generative() -> None:
         from_aalpy(chain)
     with pytest.raises(TypeError, match="must be an AALpy MarkovChain"):
         from_markov_chain("chain")
+
+
+def _exact_copies(automaton: GenerativeAutomaton, longest: int, total: float) -> list[str]:
+    """Every string as often as its probability says."""
+    words = ["".join(word) for length in range(longest + 1) for word in product("ab", repeat=length)]
+    copies = np.rint(np.exp(automaton.log_probability(words)) * total).astype(int)
+    return [word for word, count in zip(words, copies.tolist(), strict=True) for _ in range(count)]
+
+
+def test_spectral_learning_is_exact_when_frequencies_are() -> None:
+    truth = GenerativeAutomaton.from_hmm(
+        np.array([0.7, 0.3]),
+        np.array([[0.2, 0.8], [0.6, 0.4]]),
+        np.array([[0.9, 0.1], [0.3, 0.7]]),
+        np.array([0.5, 0.7]),
+        "ab",
+    )
+    model = learn_spectrally(_exact_copies(truth, 11, 1e5), rank=2, basis=7)
+    # strings rarer than half a copy are left out, 6e-4 of the whole
+    np.testing.assert_allclose(model.values(WORDS), np.exp(truth.log_probability(WORDS)), atol=1e-3)
+    # the sum over all strings, against the strings one by one; the rest is below 1e-4
+    words = ["".join(word) for length in range(16) for word in product("ab", repeat=length)]
+    assert model.total() == pytest.approx(float(model.values(words).sum()), abs=1e-3)
+    assert model.total() == pytest.approx(1, abs=0.01)
+    assert model.num_states == 2
+    # divided by the sum of all continuations, which is 1 up to the strings that are left out
+    np.testing.assert_allclose(np.exp(model.log_probability(words)), np.exp(truth.log_probability(words)), atol=1e-3)
+
+
+@pytest.mark.parametrize(("seed", "rank"), [(0, 3), (1, 2), (2, 4)])
+def test_the_probabilities_of_a_spectral_model_sum_to_one_though_its_values_do_not(seed: int, rank: int) -> None:
+    model = learn_spectrally(random_automaton(seed).sample(60, seed=seed), rank=rank, basis=10, alphabet="ab")
+    ended = [np.exp(model.log_probability(["".join(w) for w in product("ab", repeat=n)])).sum() for n in range(15)]
+    assert sum(ended) == pytest.approx(1, abs=0.02)  # a string ends with a probability of at least 0.2 per step
+    assert abs(sum(model.values(WORDS)) - 1) > 1e-6
+
+
+def test_a_spectral_model_may_have_strings_without_probability() -> None:
+    model = learn_spectrally(random_automaton(0).sample(50, seed=0), rank=3, basis=10)
+    values = model.values(WORDS)
+    assert (values < 0).any()  # weights are real numbers
+    assert (np.exp(model.log_probability(WORDS)) >= 0).all()
+    with pytest.raises(ValueError, match="rank must be at most 3, the size of the basis, got 4"):
+        learn_spectrally(["a", "b"], rank=4)
+    with pytest.raises(ValueError, match="strings are empty"):
+        learn_spectrally([], rank=1)
+
+
+def test_an_iteration_for_hmms_is_that_of_hmmlearn() -> None:
+    hmm = pytest.importorskip("hmmlearn.hmm")
+    source = np.random.default_rng(0)
+    k, symbols = 3, 2
+    emission, ends = source.dirichlet(np.ones(symbols), size=k), source.uniform(0.2, 0.5, k)
+    start = GenerativeAutomaton.from_hmm(
+        source.dirichlet(np.ones(k)), source.dirichlet(np.ones(k), size=k), emission, ends, "ab"
+    )
+    words = random_automaton(1).sample(2000, seed=3)
+    data = _Data(words, ("a", "b"))
+    initial, moves, stops, value = expected_counts(data.ids, data.lengths, data.weights, start)
+    # the end of a string is a symbol of its own there, which a state emits instead of moving on
+    theirs = hmm.CategoricalHMM(k, n_iter=1, init_params="", params="ste", n_features=symbols + 1)
+    theirs.startprob_ = start.initial
+    theirs.transmat_ = start.moves.sum(0) / start.moves.sum((0, 2))[:, None]
+    theirs.emissionprob_ = np.concatenate([start.moves.sum(2).T, start.ends[:, None]], axis=1)
+    sequences = [[*("ab".index(symbol) for symbol in word), symbols] for word in words]
+    together = np.concatenate([np.array(sequence) for sequence in sequences])[:, None]
+    lengths = [len(sequence) for sequence in sequences]
+    assert theirs.score(together, lengths) == pytest.approx(value, rel=1e-9)
+    theirs.fit(together, lengths)
+    ours = _normalized(initial, moves, stops, "hmm", ("a", "b"))
+    # ours adds a count of 0.001 to the counts of 2,000 strings
+    np.testing.assert_allclose(ours.ends, theirs.emissionprob_[:, -1], atol=1e-5)
+    np.testing.assert_allclose(ours.moves.sum(2).T, theirs.emissionprob_[:, :-1], atol=1e-5)
+    np.testing.assert_allclose(ours.moves.sum(0) / ours.moves.sum((0, 2))[:, None], theirs.transmat_, atol=1e-5)
+    np.testing.assert_allclose(ours.initial, theirs.startprob_, atol=1e-5)
 
 
 def test_files_of_pautomac_are_read_and_scored(tmp_path: Path) -> None:

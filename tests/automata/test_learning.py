@@ -24,10 +24,12 @@ from sttau.automata import (
     learn,
     learn_by_merging,
     learn_stochastic,
+    learn_with_noise,
     random_dfa,
     stochastic,
     tomita,
 )
+from sttau.automata.learning import imitation, label_noise, state_merging
 from sttau.automata.learning.imitation import imitate
 from sttau.automata.learning.state_merging import Order
 from sttau.automata.learning.stochastic import _groupings
@@ -337,6 +339,49 @@ def test_a_time_limit_ends_all_attempts(mode: LayerMode, monkeypatch: pytest.Mon
     assert "the time limit of 3 seconds is over" in learned.reason
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_every_part_of_learning_ends_with_the_time_limit(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of the search takes a second, each update of the network a tenth, by a clock of the test's own."""
+    now, begun = [0.0], {"search": 0, "imitation": 0}
+    monkeypatch.setattr("sttau.automata.learning.attempt.time.monotonic", lambda: now[0])
+
+    def slow(owner: object, name: str, seconds: float, kind: str) -> None:
+        original = getattr(owner, name)
+
+        def wrapped(*arguments: object, **options: object) -> object:
+            now[0] += seconds
+            begun[kind] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+    slow(label_noise._Search, "descended", 1.0, "search")
+    slow(imitation, "_terms", 0.1, "imitation")
+    slow(state_merging._Fringe, "merge", 0.01, "search")
+    strings = [format(n, "b")[1:] for n in range(1, 512)]
+    wrong = torch.rand(len(strings), generator=torch.Generator().manual_seed(0)) < share
+    data = as_dataset(strings, accepts(tomita(5), strings) ^ wrong, "01")
+    learned = learn(data, seconds=10, attempts=1000, updates=20, callbacks=lambda *_: now.__setitem__(0, now[0] + 0.1))
+    assert begun["search"] > 0
+    assert begun["imitation"] > 0
+    assert now[0] <= 11, (now, begun)  # the limit, and one step of the search
+    assert learned.reached or "the time limit of 10 seconds is over" in learned.reason
+
+
+def test_a_search_that_is_stopped_returns_what_it_has() -> None:
+    strings = [format(n, "b")[1:] for n in range(1, 128)]
+    data = as_dataset(strings, accepts(tomita(5), strings), "01")
+    assert learn_by_merging(data, stop=lambda: True) is None
+    assert len(learn_with_noise(data, stop=lambda: True).dfa.states) == 1
+    assert compare(learn_with_noise(data, initial=tomita(5), stop=lambda: True).dfa, tomita(5))
+    torch.manual_seed(0)
+    model = _model()
+    model.set_metadata(data)
+    stopped = imitate(model, tomita(1), stop=lambda: True)
+    assert stopped is not None
+    assert stopped > 0.1
+
+
 def test_validation_over_another_alphabet_is_refused() -> None:
     train, validation = (as_dataset(["", *alphabet], [True, False, True], alphabet) for alphabet in ("ab", "bc"))
     with pytest.raises(ValueError, match=r"validation is over the vocabulary \^, b, c, but train over \^, a, b"):
@@ -372,3 +417,36 @@ def test_wrong_arguments_are_rejected() -> None:
         learn_stochastic(load("stochastic1", "train"), distinct=5)
     with pytest.raises(ValueError, match="frequencies must have shape"):
         PrefixTree(data, torch.ones(3, 2))
+
+
+def test_the_number_of_distinct_states_is_chosen_by_any_criterion_and_all_are_reported() -> None:
+    truth = stochastic(1)
+    strings = ["".join(word) for length in range(1, 4) for word in product("01", repeat=length)]
+    chances = truth.probability(strings)
+    counts = (torch.stack([1 - chances, chances], -1) * 200).round()
+    data = as_dataset(strings, torch.zeros(len(strings)), "01")
+    options = {"num_states": 3, "frequencies": counts, "attempts": 1, "updates": 30, "iterations": 20}
+    found = learn_stochastic(data, criterion="held-out", **options)  # type: ignore[arg-type]
+    assert found.distinct == max(found.held_out, key=found.held_out.__getitem__)
+    assert set(found.held_out) == set(found.expected) == set(found.criteria) == {2, 3}
+    labels = float(counts.sum())
+    # held-out likelihood cannot exceed the entropy of the labels by more than its standard error
+    entropy = float((counts * (counts / counts.sum(-1, keepdim=True)).clamp_min(1e-9).log()).sum())
+    assert all(-labels < value < entropy + 60 for value in found.held_out.values())
+    akaike = learn_stochastic(data, criterion="aic", **options)  # type: ignore[arg-type]
+    assert akaike.distinct == max(akaike.expected, key=akaike.expected.__getitem__)
+    assert not akaike.held_out
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        learn_stochastic(data, criterion="mdl", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_stochastic_languages_are_learned_the_same_in_several_processes() -> None:
+    data = load("stochastic1", "train")
+    options = {"distinct": 2, "attempts": 2, "updates": 20, "iterations": 10}
+    one, two = (learn_stochastic(data, workers=workers, **options) for workers in (1, 2))  # type: ignore[arg-type]
+    assert one.loss == two.loss
+    for name, value in one.model.state_dict().items():
+        assert torch.equal(value, two.model.state_dict()[name]), name
+    with pytest.raises(ValueError, match="callbacks cannot be called from other processes"):
+        learn_stochastic(data, workers=2, callbacks=lambda update, model: None, **options)  # type: ignore[arg-type]

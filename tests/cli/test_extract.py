@@ -101,6 +101,8 @@ def test_a_network_whose_training_failed_is_a_failure_unless_forced(tmp_path: Pa
         (["--against", "palindromes"], "'palindromes' is not a language: tomita1", 2),
         (["--accept", "maybe"], "--accept must be one of reject, accept or a number, got 'maybe'", 2),
         (["--relaxed", "--kind", "pa", "--start", ""], "--relaxed needs a start token", 2),
+        (["--method", "guess"], "--method must be one of auto, categorical, relaxed mean, merging, L*, k-means", 2),
+        (["--relaxed", "--method", "L*"], "--relaxed reads the table of means; leave out --method L*", 2),
     ],
 )
 def test_wrong_options_are_refused(network: Path, options: list[str], message: str, code: int) -> None:
@@ -117,12 +119,25 @@ def test_a_model_needs_a_vocabulary(tmp_path: Path) -> None:
     check_failure(shown, "has no vocabulary: call model.set_metadata(data) before model.save(path)", code=1)
 
 
-@pytest.mark.parametrize("kind", ["dfa", "pa"])
-def test_an_lstm_is_refused(tmp_path: Path, kind: str) -> None:
+@pytest.fixture
+def lstm(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
     model = SequenceClassifier(STTauLSTM(4, 8, 3), 2, torch.nn.Embedding(3, 4))
+    with torch.no_grad():
+        model.head.bias.copy_(torch.tensor([-9.0, 9.0]))  # accepts everything
     model.set_metadata(load("tomita1", "train"))
-    shown = invoke("extract", model.save(tmp_path / "lstm.safetensors"), "--kind", kind)
-    check_failure(shown, "LSTM", code=1)
+    return model.save(tmp_path / "lstm.safetensors")
+
+
+@pytest.mark.parametrize("options", [("--method", "categorical"), ("--relaxed",), ("--kind", "pa")])
+def test_an_lstm_has_no_transition_table(lstm: Path, options: tuple[str, ...]) -> None:
+    check_failure(invoke("extract", lstm, *options), "LSTM", code=1)
+
+
+def test_a_dfa_is_extracted_from_an_lstm_by_other_methods(lstm: Path) -> None:
+    shown = invoke("extract", lstm, "--against", "(0|1)*")
+    assert shown.exit_code == 0, shown.output
+    assert "DFA of 1 states, extracted by merging; 100 % of" in shown.output
 
 
 def test_an_automaton_in_a_file_is_compared_and_converted(tmp_path: Path) -> None:

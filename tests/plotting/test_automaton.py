@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Wedge
 
 from sttau.automata import PA, from_json, random_dfa, random_pa, stochastic, to_dot, to_prism, tomita
-from sttau.automata.exchange import diagram
+from sttau.automata.exchange import Diagram, diagram
 from sttau.plotting.automaton import draw_automaton, drawing, save_drawing, write_automaton
-from sttau.plotting.automaton_layout import _circle, _levels, arrange
+from sttau.plotting.automaton_layout import RADIUS, Layout, _circle, _levels, arrange, extent
 
 AUTOMATA: dict[str, DFA | PA] = {f"tomita {number}": tomita(number) for number in range(1, 8)}
 AUTOMATA |= {f"PA-{number}": stochastic(number) for number in (1, 2)}
@@ -52,6 +52,41 @@ def test_states_and_labels_do_not_overlap(automaton: DFA | PA) -> None:
     apart = np.abs(layout.labels[:, None] - layout.labels)
     overlap = np.clip((sizes[:, None] + sizes) / 2 - apart, 0, None).prod(-1) * (1 - np.eye(len(sizes)))
     assert overlap.max() < 0.02  # square units; a label of four characters has 0.1
+
+
+def _through(layout: Layout) -> int:
+    """Number of states that an arrow between two others passes through."""
+    found = 0
+    for arrow in layout.arrows:
+        others = np.delete(layout.places, list(arrow.ends), axis=0)
+        gaps = np.linalg.norm(arrow.at(np.linspace(0, 1, 61))[:, None] - others, axis=-1)
+        found += int((gaps.min(axis=0, initial=9.0) < RADIUS).sum())
+    return found
+
+
+@pytest.mark.parametrize(("seed", "alphabet", "labeled"), [(0, "ab", False), (3, "ab", True), (2, "abc", False)])
+def test_a_drawing_of_20_states_is_readable(seed: int, alphabet: str, labeled: bool) -> None:
+    dfa = random_dfa(20, alphabet, seed=seed)
+    values = {(state, symbol): 0.97 for state in range(20) for symbol in alphabet} if labeled else None
+    layout = arrange(diagram(dfa, probabilities=values, variances=values), 0.005)
+    assert _through(layout) == 0
+    sizes = np.array([arrow.size for arrow in layout.arrows])
+    apart = np.abs(layout.labels[:, None] - layout.labels)
+    touching = (apart < (sizes[:, None] + sizes) / 2 - 0.02).all(-1) & ~np.eye(len(sizes), dtype=bool)
+    assert not touching.any()
+    near = np.clip(np.abs(layout.labels[:, None] - layout.places) - sizes[:, None] / 2, 0, None)
+    assert np.linalg.norm(near, axis=-1).min() > RADIUS  # no label hides a state
+    low, high = extent(layout)
+    assert (high - low).max() < 25  # units of two characters' height: a page
+
+
+def test_states_of_a_column_are_ordered_so_that_fewer_arrows_cross() -> None:
+    # 0 leads to 1, 2 and 3, and these to 6, 5 and 4: in the order of their numbers all three arrows cross
+    moves = {0: {"a": 1, "b": 2, "c": 3}, 1: {"a": 6}, 2: {"a": 5}, 3: {"a": 4}}
+    edges = {(source, target): [symbol] for source, row in moves.items() for symbol, target in row.items()}
+    places = _levels(Diagram([1.0] + [0.0] * 6, [0.0] * 7, edges))
+    middle, last = places[[1, 2, 3], 1], places[[6, 5, 4], 1]
+    assert (np.argsort(middle) == np.argsort(last)).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -21,11 +21,12 @@ from sttau.automata.exchange import (
     to_prism,
 )
 from sttau.automata.extraction import Edge, ExtractedDFA, ExtractedPA, extract_dfa, extract_pa
-from sttau.automata.fidelity import Fidelity, label_agreement, measure_fidelity
+from sttau.automata.fidelity import Fidelity, measure_fidelity
 from sttau.automata.learning import (
     Learned,
     LearnedPA,
     LearnedStochastic,
+    MoveIntervals,
     NoisyFit,
     PrefixTree,
     Verdict,
@@ -34,8 +35,10 @@ from sttau.automata.learning import (
     learn_pa,
     learn_stochastic,
     learn_with_noise,
+    move_intervals,
 )
 from sttau.automata.reduction import Reduction, reduce
+from sttau.automata.selection import Candidate, Extracted, extract
 from sttau.automata.value import AutomatonLike, as_automaton
 from sttau.data.strings import as_dataset, read_strings
 from sttau.languages import (
@@ -53,16 +56,19 @@ from sttau.languages import (
 __all__ = [
     "PA",
     "AutomatonLike",
+    "Candidate",
     "CompiledModel",
     "Distance",
     "Edge",
     "Equivalence",
+    "Extracted",
     "ExtractedDFA",
     "ExtractedPA",
     "Fidelity",
     "Learned",
     "LearnedPA",
     "LearnedStochastic",
+    "MoveIntervals",
     "NoisyFit",
     "PrefixTree",
     "Reduction",
@@ -75,6 +81,7 @@ __all__ = [
     "compare",
     "compile",
     "distance",
+    "extract",
     "extract_dfa",
     "extract_pa",
     "from_aalpy",
@@ -85,13 +92,13 @@ __all__ = [
     "from_networkx",
     "from_prism",
     "from_regex",
-    "label_agreement",
     "learn",
     "learn_by_merging",
     "learn_pa",
     "learn_stochastic",
     "learn_with_noise",
     "measure_fidelity",
+    "move_intervals",
     "mutations",
     "random_dfa",
     "random_pa",

@@ -11,21 +11,21 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from automata.fa.dfa import DFA
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from sttau.automata.exchange.aalpy import from_aalpy, import_aalpy
 from sttau.data.dataset import SequenceDataset
+from sttau.engine import Noise, fingerprint
 from sttau.errors import AutomatonError
 from sttau.inference import predict
 from sttau.languages import PA
-from sttau.layers import SAMPLED_MODES
+from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import SequenceClassifier
 
 _log = logging.getLogger(__name__)
@@ -57,13 +57,59 @@ def extract_by_clustering(
         >>> len(extract_by_clustering(model, load("tomita1", "train"), clusters=4).states) <= 4
         True
     """
+    return cluster_states(visited_states(model, data, accept=accept, seed=seed), clusters, seed=seed)
+
+
+class VisitedStates(NamedTuple):
+    """Hidden states of a network after the prefixes of strings.
+
+    Attributes:
+        hidden: (prefixes, d) hidden state after each prefix.
+        accepted: (prefixes,) whether the network accepts it.
+        alive: (strings, time) where a string has a prefix.
+        inputs: (strings, time) tokens.
+        vocabulary: Symbol of each token.
+        start: Start token.
+    """
+
+    hidden: NDArray[np.float64]
+    accepted: NDArray[np.bool_]
+    alive: Tensor
+    inputs: Tensor
+    vocabulary: tuple[str, ...]
+    start: str
+
+
+def visited_states(
+    model: SequenceClassifier, data: SequenceDataset, *, accept: int = 1, mode: LayerMode | None = None, seed: int = 0
+) -> VisitedStates:
+    """Return the hidden states of a network after all prefixes of strings.
+
+    Args:
+        model: Classifier with an embedding, over any unidirectional layer.
+        data: Strings that begin with a start token.
+        accept: Class that means "in the language".
+        mode: Mode of the layer; its own if None.
+        seed: Seed of the sampling noise.
+    """
     vocabulary, start = symbols_of(data)
     inputs, rows = _distinct(data)
     lengths = data.lengths[rows]
     alive = torch.arange(inputs.shape[1])[None] < lengths[:, None]
+    noise = None
+    if model.resolve_mode(mode) in SAMPLED_MODES:
+        noise = Noise.of(fingerprint(inputs, lengths), 1, seed, 0)
     with torch.no_grad():
-        hidden = model.hidden_states(inputs, lengths)[alive].double().numpy()
-    accepted = (predict(model, inputs, lengths, per_step=True).label == accept)[alive].numpy()
+        hidden = model.hidden_states(inputs, lengths, noise=noise, mode=mode)[alive].double().numpy()
+    labels = predict(model, inputs, lengths, seed=seed, mode=mode, per_step=True).label == accept
+    return VisitedStates(hidden, labels[alive].numpy(), alive, inputs, vocabulary, start)
+
+
+def cluster_states(visited: VisitedStates, clusters: int, *, seed: int = 0) -> DFA:
+    """Return the minimal DFA whose states are clusters of hidden states, as :func:`extract_by_clustering` does."""
+    from sklearn.cluster import KMeans  # importing scikit-learn is slow
+
+    hidden, accepted, alive, inputs, vocabulary, start = visited
     if clusters > len(hidden):
         raise ValueError(f"clusters must be at most the {len(hidden)} prefixes in the data, got {clusters}")
     found = KMeans(clusters, n_init=3, random_state=seed).fit_predict(hidden)

@@ -116,44 +116,6 @@ def measure_fidelity(
     )
 
 
-def label_agreement(
-    model: SequenceClassifier,
-    extracted: ExtractedDFA,
-    *,
-    accept: int = 1,
-    mode: LayerMode = "exact",
-    strings: int = 1000,
-    longest: int = 30,
-    seed: int = 0,
-) -> float:
-    """Return the share of strings to which a network and its extracted automaton give the same label.
-
-    Args:
-        model: Network.
-        extracted: Automaton that was extracted from it.
-        accept: Class that means "in the language".
-        mode: Mode of the network's predictions.
-        strings: Number of random strings; their lengths are uniform from 0 to ``longest``.
-        longest: Length of the longest strings.
-        seed: Seed of the strings and of the sampling noise.
-
-    Example:
-        >>> from sttau.automata import extract_dfa, learn
-        >>> from sttau.data import load
-        >>> model = learn(load("tomita1", "train")).model
-        >>> label_agreement(model, extract_dfa(model))
-        1.0
-    """
-    source = torch.Generator().manual_seed(seed)
-    symbols = sorted(map(extracted.vocabulary.index, extracted.dfa.input_symbols))
-    start = next(token for token in range(len(extracted.vocabulary)) if token not in symbols)
-    lengths = torch.randint(1, longest + 2, (strings,), generator=source)
-    drawn = torch.tensor(symbols)[torch.randint(len(symbols), (strings, longest), generator=source)]
-    inputs = torch.cat([torch.full((strings, 1), start), drawn], dim=1)
-    labels = predict(model, inputs, lengths, seed=seed, mode=mode).label == accept
-    return float((extracted.accepts(inputs, lengths) == labels).double().mean())
-
-
 def _gap(p: torch.Tensor, q: torch.Tensor) -> Gap:
     return Gap(float((p - q).abs().mean()), float((p - q).abs().max()))
 

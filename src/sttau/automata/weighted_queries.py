@@ -9,7 +9,8 @@ the weight of the hypothesis departs from that of the network, as in the method 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -72,21 +73,22 @@ def extract_by_weighted_queries(
     source = np.random.default_rng(seed)
     tests = [tuple(source.choice(symbols, size=source.integers(0, longest + 1)).tolist()) for _ in range(words)]
     wanted = weights.of(tests)
-    table = _Table(weights, symbols, tolerance, max_states)
-    while True:
-        table.close()
-        found = np.array([table.output[table.run(word)[-1]] for word in tests])
-        gap = np.abs(found - wanted)
-        if gap.max() <= 2 * tolerance:
-            break
-        if not any(table.refine(tests[place]) for place in np.argsort(-gap)[:20].tolist()):
-            _log.warning(
-                "weighted L* ended with %d states and a largest difference of %.3f (tolerance %.3g): %s",
-                len(table.states), gap.max(), tolerance,
-                "max_states is reached" if table.full else "no suffix separates the words any further",
-            )  # fmt: skip
-            break
+    table = ObservationTable(weights, symbols, tolerance, max_states)
+    gap = table.refine_on(tests, wanted)
+    if gap > 2 * tolerance:
+        _log.warning(
+            "weighted L* ended with %d states and a largest difference of %.3f (tolerance %.3g): %s",
+            len(table.states), gap, tolerance,
+            "max_states is reached" if table.full else "no suffix separates the words any further",
+        )  # fmt: skip
     return table.automaton()
+
+
+class Weights(Protocol):
+    """What an observation table asks: the weights of words."""
+
+    def of(self, words: Sequence[Word]) -> Floats:
+        """The weights of words."""
 
 
 class _Weights:
@@ -110,15 +112,42 @@ class _Weights:
         return np.array([self._known[word] for word in words])
 
 
-class _Table:
-    """The observation table: access words of the states, and the suffixes that tell them apart."""
+class ObservationTable:
+    """Access words of the states, and the suffixes that tell them apart.
 
-    def __init__(self, weights: _Weights, symbols: tuple[str, ...], tolerance: float, max_states: int) -> None:
+    Args:
+        weights: Weights of words.
+        symbols: Alphabet.
+        tolerance: Largest difference of weights that are considered equal.
+        max_states: Largest number of states.
+    """
+
+    def __init__(self, weights: Weights, symbols: tuple[str, ...], tolerance: float, max_states: int) -> None:
         self._weights, self._symbols, self._tolerance, self._most = weights, symbols, tolerance, max_states
         self.states: list[Word] = [()]
         self.suffixes: list[Word] = [()]
         self.moves: list[list[int]] = []
         self.full = False
+
+    def refine_on(self, tests: Sequence[Word], wanted: Floats, stop: Callable[[], bool] = lambda: False) -> float:
+        """Refine on the words whose weights differ most until none is off by more than twice the tolerance.
+
+        Args:
+            tests: Words.
+            wanted: (words,) their weights.
+            stop: Function called before every round; a true answer ends the search.
+
+        Returns:
+            The largest difference that is left.
+        """
+        while True:
+            self.close()
+            gap = np.abs(np.array([self.output[self.run(word)[-1]] for word in tests]) - wanted)
+            if gap.max() <= 2 * self._tolerance or stop():
+                break
+            if not any(self.refine(tests[place]) for place in np.argsort(-gap, kind="stable")[:20].tolist()):
+                break
+        return float(gap.max())
 
     def close(self) -> None:
         """Add states until every move leads to one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from automata.fa.dfa import DFA
 
     from sttau import SequenceClassifier
-    from sttau.automata import PA, ExtractedDFA
+    from sttau.automata import PA
 
 
 def extract(
     model: Annotated[
-        Path, typer.Argument(help="Saved classifier with an embedding and an STTauGRU, its folder, or an automaton.")
+        Path, typer.Argument(help="Saved classifier over tokens, its folder, or an automaton. A PA needs an STTauGRU.")
     ],
     out: Annotated[
         list[Path] | None,
         typer.Option(help="File: .svg, .png, .dot, .json, .prism, .jff or .att; repeatable."),
     ] = None,
     kind: Annotated[str, typer.Option(help="Kind of automaton: dfa or pa.")] = "dfa",
+    method: Annotated[
+        str,
+        typer.Option(help="DFA: auto (the most faithful), categorical, relaxed mean, merging, L* or k-means."),
+    ] = "auto",
     against: Annotated[
         str,
         typer.Option(help="Language to compare with: tomita1 … stochastic2, a file, or a regular expression."),
@@ -33,7 +37,7 @@ def extract(
     start: Annotated[str, typer.Option(help="First token of every sequence; may be empty for a PA.")] = "^",
     accept: Annotated[str, typer.Option(help="Name or number of the class of accepted strings.")] = "",
     relaxed: Annotated[
-        bool, typer.Option("--relaxed", help="Mean of the relaxed α instead of the distribution of hard samples.")
+        bool, typer.Option("--relaxed", help="Read the mean of the relaxed α, of soft samples.")
     ] = False,
     tolerance: Annotated[float, typer.Option(help="PA: largest difference between states that are merged.")] = 0.01,
     leak: Annotated[float, typer.Option(help="PA: probability per step below which a state is dropped.")] = 0.001,
@@ -47,8 +51,10 @@ def extract(
 ) -> None:
     """Extract an automaton from a network, or read one; compare it with a language, draw it and export it.
 
-    Exits with 1 if the language differs from that of --against, if the training of the network did not reach its goal,
-    or if a DFA and its network label strings differently. PAs are equal up to rounding only, unless --within is given.
+    A DFA is read from the transition table if it labels held-out strings as the network does, and extracted by the
+    most faithful of several methods otherwise, which work with any network over tokens. Exits with 1 if the language
+    differs from that of --against, if the training of the network did not reach its goal, or if a DFA and its network
+    label held-out strings differently. PAs are equal up to rounding only, unless --within is given.
 
     Example: sttau extract model.safetensors --out automaton.svg --out automaton.json --against "(10)*"
     """
@@ -58,6 +64,7 @@ def extract(
 
     if kind not in ("dfa", "pa"):
         usage_error(f"--kind must be dfa or pa, got {kind!r}")
+    methods = _methods(method, relaxed)
     if relaxed and not start:
         usage_error("--relaxed needs a start token: name it with --start")
     with plain_errors():
@@ -72,13 +79,12 @@ def extract(
         symbols = [symbol for symbol in network.vocabulary if symbol != start]
         truth = language(against, symbols) if against else None
         accept_class = _class_number(network, accept)
-        arguments = (network, network.vocabulary, start, accept_class, relaxed)
-        extracted = _extract_dfa(*arguments) if kind == "dfa" else _extract_pa(*arguments, tolerance, leak)
-        print_line(
-            f"{kind.upper()} of {extracted.size} states, extracted from {network.finite_state_layer.num_states} states "
-            f"of the network ({_table(relaxed)}); {extracted.quality}"
-        )
-        failures = [*_training_failure(network), *_infidelity(extracted.found, network, accept_class, relaxed)]
+        if kind == "dfa":
+            extracted = _extract_dfa(network, start, accept_class, methods, relaxed)
+        else:
+            extracted = _extract_pa(network, start, accept_class, relaxed, tolerance, leak)
+        print_line(f"{kind.upper()} of {extracted.size} states, {extracted.source}; {extracted.quality}")
+        failures = [*_training_failure(network), *extracted.failures]
         for failure in failures:
             print_line(failure, style="red")
         for path in out or ():
@@ -135,58 +141,75 @@ def _training_failure(network: SequenceClassifier) -> list[str]:
     return [f"The training of this network did not reach its goal: {note.get('reason') or 'the reason is not known'}"]
 
 
-def _infidelity(found: ExtractedDFA | None, network: SequenceClassifier, accept: int, relaxed: bool) -> list[str]:
-    """Where a DFA and its network label strings differently."""
-    from sttau.automata import label_agreement
-
-    if found is None:
-        return []
-    share = label_agreement(network, found, accept=accept, mode="soft" if relaxed else "exact")
-    return [] if share == 1 else [f"The DFA is not the network's: they agree on {100 * share:.1f} % of strings"]
-
-
 class _Extracted(NamedTuple):
     automaton: DFA | PA
     size: int
+    source: str  # a phrase on what it was extracted from
     quality: str  # a phrase on how well it represents the network
     notes: dict[str, Any]  # arguments of write_automaton
-    found: ExtractedDFA | None = None
+    failures: list[str]
 
 
 def _extract_dfa(
-    network: SequenceClassifier, vocabulary: tuple[str, ...], start: str, accept: int, relaxed: bool
+    network: SequenceClassifier, start: str, accept: int, methods: tuple[Any, ...], relaxed: bool
 ) -> _Extracted:
-    from sttau.automata import extract_dfa
+    from sttau.automata import extract
 
-    found = extract_dfa(network, vocabulary, start=start, accept=accept, table=_table(relaxed))
-    notes = {"probabilities": found.probabilities, "variances": found.variances}
-    quality = f"smallest probability of an edge {min(found.probabilities.values()):.3f}"
-    return _Extracted(found.dfa, len(found.dfa.states), quality, notes, found)
+    found = extract(network, start=start, accept=accept, methods=methods, mode="soft" if relaxed else None)
+    chosen, notes = found.chosen, {}
+    quality = f"{_percent(chosen.fidelity)} of {found.strings} held-out strings have the network's label"
+    source = f"extracted by {chosen.method}"
+    if chosen.table is not None:
+        notes = {"probabilities": chosen.table.probabilities, "variances": chosen.table.variances}
+        quality += f", smallest probability of an edge {min(notes['probabilities'].values()):.3f}"
+        source = _from_states(network, chosen.method)
+    failures = []
+    if not found:
+        others = [f"{one.method} {_percent(one.fidelity)}" for one in found.candidates if one is not chosen]
+        failures = [
+            f"The DFA is not the network's: they agree on {_percent(chosen.fidelity)} of held-out strings, not on "
+            f"“{''.join(found.counterexample or ())}”{'; ' if others else ''}{', '.join(others)}"
+        ]
+    return _Extracted(chosen.dfa, len(chosen.dfa.states), source, quality, notes, failures)
 
 
 def _extract_pa(
-    network: SequenceClassifier,
-    vocabulary: tuple[str, ...],
-    start: str,
-    accept: int,
-    relaxed: bool,
-    tolerance: float,
-    leak: float,
+    network: SequenceClassifier, start: str, accept: int, relaxed: bool, tolerance: float, leak: float
 ) -> _Extracted:
     from sttau.automata import compile, extract_pa, reduce
 
+    table: Literal["categorical", "relaxed mean"] = "relaxed mean" if relaxed else "categorical"
     if start:
-        options: dict[str, Any] = {"tolerance": tolerance, "leak": leak, "table": _table(relaxed)}
-        found = extract_pa(network, vocabulary, start=start, accept=accept, **options).reduction
+        options: dict[str, Any] = {"tolerance": tolerance, "leak": leak, "table": table}
+        found = extract_pa(network, network.vocabulary, start=start, accept=accept, **options).reduction
     else:
         found = reduce(compile(network, start=None).pa(accept), tolerance, leak=leak)
     quality = f"within {found.bound(10):.2g} of the network on every string of at most 10 symbols"
-    return _Extracted(found.pa, found.pa.num_states, quality, {})
+    return _Extracted(found.pa, found.pa.num_states, _from_states(network, table), quality, {}, [])
 
 
-def _table(relaxed: bool) -> Literal["categorical", "relaxed mean"]:
-    """Return the name of the transition table that is read."""
-    return "relaxed mean" if relaxed else "categorical"
+def _from_states(network: SequenceClassifier, table: str) -> str:
+    """A phrase on the transition table that was read."""
+    return f"extracted from {network.finite_state_layer.num_states} states of the network ({table})"
+
+
+def _methods(method: str, relaxed: bool) -> tuple[str, ...]:
+    """The methods of --method and --relaxed."""
+    from sttau.automata.selection import Method
+
+    known = get_args(Method)
+    if method not in ("auto", *known):
+        usage_error(f"--method must be one of auto, {', '.join(known)}, got {method!r}")
+    if relaxed:
+        if method not in ("auto", "relaxed mean"):
+            usage_error(f"--relaxed reads the table of means; leave out --method {method}")
+        return ("relaxed mean",)
+    return known if method == "auto" else (method,)
+
+
+def _percent(share: float) -> str:
+    """A share in percent, never rounded up to 100 %."""
+    return "100 %" if share == 1 else f"{min(100 * share, 99.9):.1f} %"
 
 
 def _class_number(network: SequenceClassifier, accept: str) -> int:

@@ -35,6 +35,7 @@ def draw_automaton(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
     color: str = BLUE,
@@ -43,15 +44,23 @@ def draw_automaton(
 
     Args:
         axes: Axes of the drawing.
-        automaton: Automaton; drawings are readable up to about twelve states.
+        automaton: Automaton; drawings are readable up to about 20 states, or ten of a PA.
         title: Title of the drawing.
         probabilities: Probability of each edge (state, symbol) of a DFA, added to the label.
         variances: Variance of each edge of a DFA, or (symbols, k, k) variances of a PA, added to the label.
+        intervals: Lower and upper ends, (symbols, k, k) each, of the probabilities of a PA, added to the label.
         smallest: Smallest probability of an edge of a PA that is shown.
         hidden: Pairs (state, symbol) of a PA whose edges are not shown, such as those without data.
         color: Color of the states.
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
+    shown = diagram(
+        automaton,
+        probabilities=probabilities,
+        variances=variances,
+        intervals=intervals,
+        smallest=smallest,
+        hidden=hidden,
+    )
     layout = arrange(shown, smallest)
     low, high = extent(layout)
     axes.set_xlim(low[0], high[0])
@@ -99,6 +108,7 @@ def drawing(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
     color: str = BLUE,
@@ -110,7 +120,14 @@ def drawing(
         >>> drawing(stochastic(2), "PA-2").axes[0].get_title(loc="left")
         'PA-2'
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
+    shown = diagram(
+        automaton,
+        probabilities=probabilities,
+        variances=variances,
+        intervals=intervals,
+        smallest=smallest,
+        hidden=hidden,
+    )
     low, high = extent(arrange(shown, smallest))
     with look():
         width, height = _INCHES * (high - low)
@@ -122,6 +139,7 @@ def drawing(
             title,
             probabilities=probabilities,
             variances=variances,
+            intervals=intervals,
             smallest=smallest,
             hidden=hidden,
             color=color,
@@ -150,6 +168,7 @@ def write_automaton(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
 ) -> Path:
@@ -161,6 +180,7 @@ def write_automaton(
         title: Title of a drawing.
         probabilities: Probabilities as in :func:`draw_automaton`, for drawings and DOT.
         variances: Variances as in :func:`draw_automaton`.
+        intervals: Intervals as in :func:`draw_automaton`.
         smallest: Smallest probability as in :func:`draw_automaton`.
         hidden: Pairs (state, symbol) as in :func:`draw_automaton`; only drawings and .dot can leave them out.
 
@@ -176,6 +196,7 @@ def write_automaton(
     notes: dict[str, Any] = {
         "probabilities": probabilities,
         "variances": variances,
+        "intervals": intervals,
         "smallest": smallest,
         "hidden": hidden,
     }

@@ -94,6 +94,33 @@ def _levels(shown: Diagram) -> Points:
     for column, states in rows.items():
         for row, state in enumerate(states):
             places[state] = wide * column, max(1.9, 0.8 * wide) * ((len(states) - 1) / 2 - row)
+    return _with_fewer_crossings(places, list(rows.values()), shown)
+
+
+def _with_fewer_crossings(places: Points, columns: list[list[int]], shown: Diagram) -> Points:
+    """Positions after exchanging states of a column as long as fewer straight arrows cross or pass through a state."""
+    pairs = sorted({(min(pair), max(pair)) for pair in shown.edges if pair[0] != pair[1]})
+    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    share = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))  # arrows with a common state do not cross
+    own = (ends[:, :, None] == np.arange(len(places))).any(1)
+
+    def cost(places: Points) -> float:
+        p, q = places[ends[:, 0]], places[ends[:, 1]]
+        crossing = _between(p[:, None], q[:, None], p, q) & ~share
+        line = q - p
+        along = np.clip(((places - p[:, None]) * line[:, None]).sum(-1) / (line**2).sum(-1)[:, None], 0, 1)
+        gaps = np.linalg.norm(places - p[:, None] - along[..., None] * line[:, None], axis=-1)
+        through = (gaps < 1.35 * RADIUS) & ~own
+        return float(crossing.sum() / 2 + 3 * through.sum() + 0.05 * np.linalg.norm(line, axis=-1).sum())
+
+    best, improved = cost(places), len(ends) > 0
+    while improved:
+        improved = False
+        for one, other in (pair for column in columns for pair in combinations(column, 2)):
+            exchanged = places.copy()
+            exchanged[[one, other]] = places[[other, one]]
+            if (now := cost(exchanged)) < best - 1e-9:
+                places, best, improved = exchanged, now, True
     return places
 
 
@@ -161,7 +188,7 @@ def _straight_or_bent(places: Points, i: int, j: int, labels: Sequence[str], bac
     start, end = places[i], places[j]
     text, size = _size(labels)
     others = np.delete(places, [i, j], axis=0)
-    bends = [0.0, 0.25, -0.25, 0.45]
+    bends = [0.0, 0.12, -0.12, 0.25, -0.25, 0.45, -0.45]
     if back is not None:  # leaves room for both labels
         between = (size[1] + _size(back)[1][1]) / 2 + 0.06
         bends = [max(0.16, between / float(np.linalg.norm(end - start))) + more for more in (0.0, 0.18, 0.36)]
@@ -263,21 +290,25 @@ def _crossings(arrows: list[Arrow], places: Points) -> float:
     for arrow, curve in zip(between, curves, strict=True):
         others = np.delete(places, list(arrow.ends), axis=0)
         if others.size:
-            cost += 5.0 * bool((np.linalg.norm(curve[:, None] - others, axis=-1) < 1.1 * RADIUS).any())
+            cost += 12.0 * bool((np.linalg.norm(curve[:, None] - others, axis=-1) < 1.1 * RADIUS).any())
         cost += 0.1 * float(np.linalg.norm(np.diff(curve, axis=0), axis=1).sum())
     return cost
 
 
 def _cross(a: Points, b: Points) -> int:
     """Number of crossings of two polylines."""
+    return int(_between(a[:-1, None], a[1:, None], b[None, :-1], b[None, 1:]).sum())
+
+
+def _between(p: Points, q: Points, r: Points, s: Points) -> NDArray[np.bool_]:
+    """Whether the segments from p to q and from r to s cross."""
 
     def side(p: Points, q: Points, r: Points) -> Points:
         a, b = q - p, r - p
         return np.asarray(a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0])
 
-    p, q, r, s = a[:-1, None], a[1:, None], b[None, :-1], b[None, 1:]
     crossing = (side(p, q, r) * side(p, q, s) < 0) & (side(r, s, p) * side(r, s, q) < 0)
-    return int(crossing.sum())
+    return np.asarray(crossing)
 
 
 def extent(layout: Layout) -> tuple[Points, Points]:

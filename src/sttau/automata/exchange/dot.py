@@ -26,6 +26,7 @@ def to_dot(
     *,
     probabilities: Mapping[tuple[Any, str], float] | None = None,
     variances: Mapping[tuple[Any, str], float] | Tensor | None = None,
+    intervals: tuple[Tensor, Tensor] | None = None,
     smallest: float = 0.005,
     hidden: Collection[tuple[int, str]] = (),
 ) -> str:
@@ -47,7 +48,14 @@ def to_dot(
         }
         <BLANKLINE>
     """
-    shown = diagram(automaton, probabilities=probabilities, variances=variances, smallest=smallest, hidden=hidden)
+    shown = diagram(
+        automaton,
+        probabilities=probabilities,
+        variances=variances,
+        intervals=intervals,
+        smallest=smallest,
+        hidden=hidden,
+    )
     lines = ["digraph automaton {", "  rankdir=LR;", "  node [shape=circle];"]
     for state, chance in enumerate(shown.output):
         shape = {0.0: "", 1.0: " [shape=doublecircle]"}.get(chance, f' [label="{state}\\n{chance:.2f}"]')

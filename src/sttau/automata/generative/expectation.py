@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sttau.automata.generative.automaton import GenerativeAutomaton, Word, encode
+from sttau.automata.starts import run_starts
 from sttau.checks import as_integer
 
 Kind = Literal["automaton", "hmm"]
@@ -46,6 +47,7 @@ def learn_generative(
     attempts: int = 8,
     iterations: int = 500,
     tolerance: float = 1e-6,
+    workers: int = 1,
     seed: int = 0,
 ) -> LearnedGenerative:
     """Learn p(string) from unlabeled strings, by the exact likelihood of all paths through the states.
@@ -64,6 +66,7 @@ def learn_generative(
         attempts: Number of random starts.
         iterations: Largest number of iterations.
         tolerance: Gain per string, in nats, below which an attempt ends.
+        workers: Number of processes that make attempts at the same time; the result does not depend on it.
         seed: Seed of the starts and of the held-out strings.
 
     Example:
@@ -79,7 +82,12 @@ def learn_generative(
         raise ValueError(f"kind must be 'automaton' or 'hmm', got {kind!r}")
     if not len(strings):
         raise ValueError("strings are empty: an automaton is learned from at least one string")
-    for name, number in (("attempts", attempts), ("iterations", iterations), ("largest", largest)):
+    for name, number in (
+        ("attempts", attempts),
+        ("iterations", iterations),
+        ("largest", largest),
+        ("workers", workers),
+    ):
         as_integer(name, number, 1)
     words = [tuple(string) for string in strings]
     symbols = tuple(sorted({symbol for word in words for symbol in word}) if alphabet is None else alphabet)
@@ -91,13 +99,13 @@ def learn_generative(
         cut = max(1, len(words) // 5)
         kept, other = [words[place] for place in order[cut:]] or words, [words[place] for place in order[:cut]]
         for size in range(1, largest + 1):
-            found = _fit(_Data(kept, symbols), size, kind, attempts, iterations, tolerance, seed)[0]
+            found = _fit(_Data(kept, symbols), size, kind, attempts, iterations, tolerance, workers, seed)[0]
             held_out[size] = float(found.log_probability(other).mean())
             if size > 2 and max(held_out[size], held_out[size - 1]) <= held_out[size - 2]:
                 break
         num_states = max(held_out, key=lambda size: held_out[size])
     states = as_integer("num_states", num_states, 1)
-    automaton, value = _fit(_Data(words, symbols), states, kind, attempts, iterations, tolerance, seed)
+    automaton, value = _fit(_Data(words, symbols), states, kind, attempts, iterations, tolerance, workers, seed)
     return LearnedGenerative(automaton, value, held_out)
 
 
@@ -113,10 +121,17 @@ class _Data:
 
 
 def _fit(
-    data: _Data, states: int, kind: Kind, attempts: int, iterations: int, tolerance: float, seed: int
+    data: _Data,
+    states: int,
+    kind: Kind,
+    attempts: int,
+    iterations: int,
+    tolerance: float,
+    workers: int,
+    seed: int,
 ) -> tuple[GenerativeAutomaton, float]:
     """The automaton with the largest likelihood of several starts."""
-    candidates = []
+    starts = []
     for attempt in range(attempts if states > 1 else 1):
         source = np.random.default_rng([seed, states, attempt])
         start = _normalized(
@@ -126,9 +141,9 @@ def _fit(
             kind,
             data.alphabet,
         )
-        candidates.append(_iterate(data, start, kind, min(_SHORT, iterations), tolerance))
-    candidates.sort(key=lambda found: -found[1])
-    found = [_iterate(data, start, kind, iterations, tolerance) for start, _ in candidates[:_KEPT]]
+        starts.append((data, start, kind, min(_SHORT, iterations), tolerance))
+    candidates = sorted(run_starts(_iterate, starts, workers), key=lambda found: -found[1])[:_KEPT]
+    found = run_starts(_iterate, [(data, start, kind, iterations, tolerance) for start, _ in candidates], workers)
     return max(found, key=lambda pair: pair[1])
 
 

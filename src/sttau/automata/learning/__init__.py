@@ -1,5 +1,6 @@
 """Training of networks from which an automaton is extracted."""
 
+from sttau.automata.learning.intervals import MoveIntervals, move_intervals
 from sttau.automata.learning.label_noise import NoisyFit, learn_with_noise
 from sttau.automata.learning.maximum_likelihood import LearnedPA, learn_pa
 from sttau.automata.learning.prefix_tree import PrefixTree
@@ -12,6 +13,7 @@ __all__ = [
     "Learned",
     "LearnedPA",
     "LearnedStochastic",
+    "MoveIntervals",
     "NoisyFit",
     "PrefixTree",
     "Verdict",
@@ -20,4 +22,5 @@ __all__ = [
     "learn_pa",
     "learn_stochastic",
     "learn_with_noise",
+    "move_intervals",
 ]

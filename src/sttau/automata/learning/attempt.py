@@ -26,7 +26,14 @@ class Deadline:
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
-        self.end = math.inf if seconds is None else time.monotonic() + seconds
+        self.begin = time.monotonic()
+        self.end = math.inf if seconds is None else self.begin + seconds
+
+    def part(self, share: float) -> Deadline:
+        """Return a limit that ends after a share of this one's time, from the same beginning."""
+        other = Deadline(None)
+        other.seconds, other.begin, other.end = self.seconds, self.begin, self.begin + share * (self.end - self.begin)
+        return other
 
     def passed(self) -> bool:
         """Whether the time is over."""

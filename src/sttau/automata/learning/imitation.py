@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from automata.fa.dfa import DFA
 from torch import Tensor, nn
@@ -14,7 +16,14 @@ _RATE = 0.05
 _TARGET = 3e-5  # −log of the smallest probability of a move: of strings of 1,000 symbols at most 3 % go astray
 
 
-def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0, *, noise: float = 0.0) -> float | None:
+def imitate(
+    model: SequenceClassifier,
+    dfa: DFA,
+    start: int = 0,
+    *,
+    noise: float = 0.0,
+    stop: Callable[[], bool] = lambda: False,
+) -> float | None:
     """Train a network's transition table, not its answers to strings, until its moves are those of a DFA.
 
     Every state of the DFA is represented by one or more rows of S. The loss is −log of the probability of each move,
@@ -26,6 +35,7 @@ def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0, *, noise: float
         start: Start token.
         noise: Probability that a label is wrong: the network then predicts the label of a state with probability
             1 − noise. A head with fixed labels cannot.
+        stop: Function called after every update, which ends the training by a true answer.
 
     Returns:
         The largest term of the loss; None if the network has too few states.
@@ -62,6 +72,8 @@ def imitate(model: SequenceClassifier, dfa: DFA, start: int = 0, *, noise: float
         terms.mean().backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        if stop():
+            break
     return largest
 
 

@@ -71,6 +71,7 @@ def learn_with_noise(
     initial: DFA | None = None,
     seed: int = 0,
     report: Report | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> NoisyFit:
     """Return the most probable DFA of labeled strings, if some labels may be wrong.
 
@@ -84,6 +85,8 @@ def learn_with_noise(
         seed: Seed of the search.
         report: Function called after every round with the number of rounds, of wrong labels and of states; the search
             ends if it returns true.
+        stop: Function called between all steps of the search, which ends it by a true answer, such as after a time
+            limit; the result is the best automaton so far.
 
     Example:
         >>> import torch
@@ -97,14 +100,14 @@ def learn_with_noise(
     """
     as_integer("largest", largest, 1)
     as_integer("rounds", rounds, 0)
-    search = _Search(labeled_tree(data), largest, seed)
-    starts = [search.descended(search.merged(*options)) for options in product(_RATES, _THRESHOLDS)]
+    search = _Search(labeled_tree(data), largest, seed, stop)
+    starts = [search.descended(search.merged(*options)) for options in product(_RATES, _THRESHOLDS) if not stop()]
     if initial is not None:
         starts.append(search.descended(moves_of(initial, search.tree.alphabet)[0]))
     for moves in starts:
         search.visit(search.shrunk(moves))
     number, stale = 0, 0
-    while stale < rounds:
+    while stale < rounds and not stop():
         number, stale = number + 1, stale + 1
         if search.visit(search.shrunk(search.descended(search.changed(search.best)))):
             stale = 0
@@ -136,8 +139,8 @@ def judge(dfa: DFA, data: SequenceDataset) -> NoisyFit:
 class _Search:
     """The best automaton so far, and the posterior of all languages that were visited."""
 
-    def __init__(self, tree: LabeledTree, largest: int, seed: int) -> None:
-        self.tree, self.largest = tree, largest
+    def __init__(self, tree: LabeledTree, largest: int, seed: int, stop: Callable[[], bool] = lambda: False) -> None:
+        self.tree, self.largest, self.stop = tree, largest, stop
         self.source = np.random.default_rng([seed, 29])
         self.states = np.zeros(len(tree.parents), np.int32)
         self.best: _Moves = np.zeros((1, len(tree.alphabet)), np.int32)
@@ -215,7 +218,7 @@ class _Search:
 
     def shrunk(self, moves: _Moves) -> _Moves:
         """Merge pairs of states as long as that makes the automaton more probable or no longer too large."""
-        while len(moves) > 1:
+        while len(moves) > 1 and not self.stop():
             merges = [_without(moves, *pair) for pair in combinations(range(len(moves)), 2)]
             best = self.minimal(max(merges, key=self.score))
             if len(moves) > self.largest:

@@ -55,7 +55,7 @@ class PrefixTree:
                 self.levels.append([(v, parents[symbols == v]) for v in range(size) if bool((symbols == v).any())])
                 width = len(keys)
             here = lengths == length
-            counts.append(torch.zeros(width, classes).index_add_(0, node[here], frequencies[here]))
+            counts.append(torch.zeros(width, classes).index_add_(0, node[here], frequencies[here].float()))
             self.ends.append(width + (self.ends[-1] if self.ends else 0))
         self.counts = torch.cat(counts)
 

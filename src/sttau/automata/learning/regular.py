@@ -25,6 +25,8 @@ from sttau.training import Update
 
 _log = logging.getLogger(__name__)
 
+_TRAINING = 0.95  # share of the time limit for all attempts; the rest is for the verdict
+
 #: Called with the number of the attempt, from 1, every update and the model.
 Callback = Callable[[int, Update, SequenceClassifier], None]
 
@@ -121,7 +123,8 @@ def learn(
         target_loss: Training loss, in nats per string, at which training ends.
         warm_start: Whether the first attempt of exact training on all strings starts from the automaton that state
             merging finds.
-        seconds: Time limit of all attempts together; None for no limit.
+        seconds: Time limit; None for no limit. The search of an automaton has the first 70 % of it, attempts end at
+            95 %; one step that is begun, such as an update, is finished.
         seed: Seed of all randomness.
         callbacks: Functions called with the number of the attempt, from 1, the update and the model.
 
@@ -147,7 +150,7 @@ def learn(
     if validation is not None:
         check_same_alphabet(train, validation)
     whole = mode == "exact" and batch_size is None
-    deadline = Deadline(seconds)
+    deadline = Deadline(seconds).part(_TRAINING)
     start = Start.find(train, validation, num_states, seed, deadline) if warm_start and whole else Start()
     if start.problem or not (warm_start and whole):
         _check_one_label_each(tree, start.problem)
@@ -161,7 +164,7 @@ def learn(
             for callback in callbacks:
                 callback(number, update, model)
 
-        warm = attempt == 0 and start.dfa is not None and start.imitated_by(model, tree.start)
+        warm = attempt == 0 and start.dfa is not None and start.imitated_by(model, tree.start, deadline)
         if warm and start.is_noisy:  # training on wrong labels would only change what is right
             log = [_first_update(model, tree, report)]
         elif whole:

@@ -20,6 +20,8 @@ from sttau.data.strings import START
 from sttau.inference import predict
 from sttau.models import SequenceClassifier
 
+_SEARCH = 0.7  # share of the time limit for the search of an automaton; the rest is for the network
+
 
 @dataclass(frozen=True)
 class Start:
@@ -42,11 +44,12 @@ class Start:
             return Start()
         contradictory = bool((PrefixTree(train).counts > 0).all(-1).any())
         check_copies(train)
-        merged = None if contradictory else _merged(train, validation, 2 * num_states)
+        search = deadline.part(_SEARCH)
+        merged = None if contradictory else _merged(train, validation, 2 * num_states, search)
         fits = merged is not None and len(merged.states) <= num_states and not count_wrong_by(merged, validation)
         if fits:
             return Start(merged)
-        noisy = find_noisy(train, validation, num_states, merged, seed, deadline.passed)
+        noisy = find_noisy(train, validation, num_states, merged, seed, search.passed)
         if noisy.problem and not contradictory:
             return Start(merged)  # clean labels that are not learned for another reason
         return Start(noisy.fit.dfa, noisy)
@@ -66,11 +69,11 @@ class Start:
         """Whether nothing speaks against the automaton."""
         return self.noisy is not None and not self.noisy.problem
 
-    def imitated_by(self, model: SequenceClassifier, start: int) -> bool:
+    def imitated_by(self, model: SequenceClassifier, start: int, deadline: Deadline) -> bool:
         """Train a network to be the automaton; whether it has enough states."""
         assert self.dfa is not None
         noise = 0.0 if self.noisy is None else self.noisy.fit.noise
-        return imitate(model, self.dfa, start, noise=noise) is not None
+        return imitate(model, self.dfa, start, noise=noise, stop=deadline.passed) is not None
 
     def is_that_of(self, model: SequenceClassifier, *data: SequenceDataset | None) -> bool:
         """Whether a network and its extracted automaton are this one, on all strings."""
@@ -107,10 +110,11 @@ def start_of(model: SequenceClassifier) -> str:
     return START if START in model.vocabulary else model.vocabulary[0]
 
 
-def _merged(train: SequenceDataset, validation: SequenceDataset | None, largest: int) -> DFA | None:
+def _merged(train: SequenceDataset, validation: SequenceDataset | None, largest: int, deadline: Deadline) -> DFA | None:
     """The automaton that state merging finds: with the fewest validation errors, then with the fewest states."""
     if len(train.class_names) != 2:
         return None
     orders: tuple[Order, ...] = ("evidence", "canonical")
-    found = [dfa.minify() for order in orders if (dfa := learn_by_merging(train, order, largest=largest)) is not None]
+    made = [learn_by_merging(train, order, largest=largest, stop=deadline.passed) for order in orders]
+    found = [dfa.minify() for dfa in made if dfa is not None]
     return min(found, key=lambda dfa: (count_wrong_by(dfa, validation), len(dfa.states)), default=None)

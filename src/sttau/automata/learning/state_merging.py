@@ -10,6 +10,7 @@ are folded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +24,13 @@ Order = Literal["evidence", "canonical"]
 _UNKNOWN = -1  # label of a prefix that is no string of the data
 
 
-def learn_by_merging(data: SequenceDataset, order: Order = "evidence", *, largest: int = 100) -> DFA | None:
+def learn_by_merging(
+    data: SequenceDataset,
+    order: Order = "evidence",
+    *,
+    largest: int = 100,
+    stop: Callable[[], bool] = lambda: False,
+) -> DFA | None:
     """Return a DFA that labels all strings of the data correctly, by state merging; None if it would be too large.
 
     Its states are numbered in the order in which they became red, from 0, the initial state. A move that no string
@@ -33,6 +40,7 @@ def learn_by_merging(data: SequenceDataset, order: Order = "evidence", *, larges
         data: Labeled strings that begin with a start token; class 1 means "in the language".
         order: ``evidence`` for EDSM, ``canonical`` for RPNI.
         largest: Largest number of states.
+        stop: Function called before every merge, which ends the search without a result by a true answer.
 
     Example:
         >>> from sttau.automata import compare, tomita
@@ -48,6 +56,8 @@ def learn_by_merging(data: SequenceDataset, order: Order = "evidence", *, larges
         )
     fringe = _Fringe(tree)
     while blue := fringe.blue():
+        if stop():
+            return None
         choice = fringe.most_evident(blue) if order == "evidence" else fringe.first_possible(blue)
         if choice.red is None:
             fringe.red.append(choice.blue)

@@ -121,7 +121,7 @@ def find_noisy(
     options: dict[str, Any] = {
         "largest": 2 * num_states,
         "seed": seed,
-        "report": lambda rounds, wrong, states: stop(),
+        "stop": stop,
     }
     if validation is None and len(train) >= 2 * _HELD_OUT:
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
