@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache, partial
+from multiprocessing import get_context
 from typing import Any, TypeVar
 
 import torch
@@ -20,7 +24,8 @@ def run_starts(attempt: Callable[..., Result], starts: Sequence[tuple[Any, ...]]
     Args:
         attempt: Function of a module, so that other processes can import it.
         starts: Arguments of each attempt.
-        workers: Number of processes; 1 makes all attempts in this one.
+        workers: Number of processes; 1 makes all attempts in this one. A script that starts others must guard its main
+            part by ``if __name__ == "__main__":``, as with any use of ``multiprocessing``.
 
     Example:
         >>> run_starts(pow, [(2, 3), (3, 2)])
@@ -29,12 +34,18 @@ def run_starts(attempt: Callable[..., Result], starts: Sequence[tuple[Any, ...]]
     if workers == 1 or len(starts) < 2:
         with _one_thread():
             return [attempt(*start) for start in starts]
-    from joblib import Parallel, delayed
+    with ProcessPoolExecutor(min(workers, len(starts)), _context()) as pool:
+        return list(pool.map(partial(_on_one_thread, attempt), starts))
 
-    results: list[Result] = Parallel(n_jobs=min(workers, len(starts)))(
-        delayed(_on_one_thread)(attempt, start) for start in starts
-    )
-    return results
+
+@cache
+def _context() -> Any:
+    """Return how processes are started: on Linux, forked from a server process that has imported slow modules."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def _on_one_thread(attempt: Callable[..., Result], start: tuple[Any, ...]) -> Result:

@@ -171,6 +171,8 @@ def read_summaries(folder: Path) -> Summaries:
         return {}
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
+    if not arrays["networks"].size:
+        return {}
     parts = {field.name: _split(arrays[field.name], arrays[f"{field.name}_shape"]) for field in fields(Summary)}
     return {
         (data, network): Summary(**{name: values[number] for name, values in parts.items()})
