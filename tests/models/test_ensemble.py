@@ -25,7 +25,7 @@ from sttau.data import load as data
 from sttau.engine import Noise
 from sttau.inference import entropy
 from sttau.models import Posterior, Predictor, SequenceModel
-from sttau.training import fit, validation
+from sttau.training import Update, fit, validation
 
 LAYERS: dict[str, Callable[[], Any]] = {
     "lstm": lambda: nn.LSTM(2, 4),
@@ -226,14 +226,35 @@ def test_members_that_are_trained_together_are_not_separated_in_training() -> No
 
 def test_how_members_are_trained_is_saved(tmp_path: Path) -> None:
     ensemble = of("st-tau")
-    ensemble.joint = 0.25
-    loaded = load(ensemble.save(tmp_path / "joint.safetensors"))
-    assert isinstance(loaded, DeepEnsemble)
-    assert loaded.joint == 0.25
+    for joint in (0.25, (0.0, 1.0)):
+        ensemble.joint = joint
+        loaded = load(ensemble.save(tmp_path / "joint.safetensors"))
+        assert isinstance(loaded, DeepEnsemble)
+        assert loaded.joint == joint
+
+
+def test_the_weight_of_the_joint_loss_changes_linearly_during_training() -> None:
+    ensemble = of("lstm")
+    (x, lengths), y = batch(), torch.tensor([0, 1, 2, 0, 1])
+    weights = []
+
+    def note(update: Update) -> None:
+        weights.append(update.loss)
+
+    losses = {}
+    for joint in (0.0, 1.0):
+        ensemble.joint = joint
+        losses[joint] = ensemble.loss(x, y, lengths).item()
+    ensemble.joint = (0.25, 0.75)
+    options = {"updates": 4, "batch_size": 5, "learning_rate": 1e-15, "seed": 0}
+    fit(ensemble, x, y, lengths, callbacks=[note], **options)  # type: ignore[arg-type]
+    expected = [(1 - beta) * losses[0.0] + beta * losses[1.0] for beta in (0.25, 0.375, 0.5, 0.625)]
+    close(torch.tensor(weights, dtype=torch.float64), torch.tensor(expected, dtype=torch.float64))
+    close(ensemble.loss(x, y, lengths), torch.tensor(0.25 * losses[0.0] + 0.75 * losses[1.0], dtype=torch.float64))
 
 
 def test_joint_training_is_refused_where_it_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match=r"joint must be between 0 and 1, got 1\.5"):
+    with pytest.raises(ValueError, match=r"joint must be between 0 and 1, or two such numbers, got 1\.5"):
         DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 2, joint=1.5)
     with pytest.raises(TypeError, match="joint is for classifiers"):
         DeepEnsemble.of(lambda: SequenceRegressor(nn.LSTM(2, 4), 1), 2, joint=0.5)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -915,10 +916,22 @@ def test_dropout_that_makes_no_sense_is_refused() -> None:
         SequenceClassifier(nn.LSTM(4, 6), 2, word_dropout=0.1)
     with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\)"):
         SequenceClassifier(nn.LSTM(4, 6), 2, dropout=1.0)
-    model = SequenceClassifier(STTauGRU(4, 6, 3, mode="exact"), 2, nn.Embedding(9, 4), dropout=0.5)
-    with pytest.raises(ValueError, match="dropout cannot be trained exactly"):
-        model(torch.ones(1, 3, dtype=torch.int64))
-    assert model.eval()(torch.ones(1, 3, dtype=torch.int64)).shape == (1, 2)
+
+
+def test_exact_training_drops_the_same_of_a_token_and_of_a_state_in_the_whole_batch() -> None:
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 6, 3, mode="exact"), 2, nn.Embedding(9, 4), dropout=0.5).double()
+    tokens = torch.tensor([[1, 2, 1, 3], [3, 1, 1, 2], [1, 2, 1, 3]])
+    torch.manual_seed(1)
+    vectors = F.dropout(model.embedding.weight, 0.5)  # type: ignore[union-attr]
+    states = F.dropout(model.layer.states, 0.5)
+    pi = model.layer.state_distribution(vectors[tokens])[:, -1]
+    torch.manual_seed(1)
+    found = model(tokens).exp()
+    torch.testing.assert_close(found, pi @ model.head(states).softmax(-1))
+    assert torch.equal(found[0], found[2])
+    model.eval()
+    torch.testing.assert_close(model(tokens), model(tokens))
 
 
 def test_noise_on_features_is_there_in_training_only(tmp_path: Path) -> None:

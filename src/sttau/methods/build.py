@@ -43,7 +43,7 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
     )
     usual: dict[str, Any] = settings.pop("model", {})
     if given.get("mode", settings.get("mode")) == "exact":
-        usual = {key: value for key, value in usual.items() if key != "dropout"}  # exact training allows none
+        usual = {key: value for key, value in usual.items() if key != "dropout"}  # chosen for sampled states
     settings |= dict(given)
     if usual or "model" in given:
         settings["model"] = usual | dict(given.get("model", {}))

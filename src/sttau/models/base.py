@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -230,23 +232,23 @@ class SequenceModel(Predictor):
     def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
         """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
 
-        With an embedding, the matrices are computed once per distinct token.
+        With an embedding, the matrices are computed once per distinct token. Dropout then drops the same components of
+        a token's vector wherever it occurs in the batch.
         """
         self.layer.check_exact()
         layer = self.finite_state_layer
-        if self.training and self.dropout:
-            raise ValueError(
-                "dropout cannot be trained exactly: a token would have a different matrix wherever it occurs. "
-                'Use mode="soft" or "hard", or word_dropout'
-            )
         inputs, lengths = self.prepare(inputs, lengths)
         places: Tensor | None = None
         if self.embedding is None:
             first, table = layer.chain(inputs, lengths)
         else:
-            first = layer.first_distribution(self.embedding(inputs[:, 0]))
-            entries, places, used = path_sum.distinct(inputs[:, 1:], self.embedding.num_embeddings)
-            table = layer.transition_matrices(self.embedding(entries), used)
+            size = self.embedding.num_embeddings
+            vectors_of: Callable[[Tensor], Tensor] = self.embedding
+            if self.training and self.dropout:
+                vectors_of = partial(F.embedding, weight=self.embed(torch.arange(size, device=inputs.device)))
+            first = layer.first_distribution(vectors_of(inputs[:, 0]))
+            entries, places, used = path_sum.distinct(inputs[:, 1:], size)
+            table = layer.transition_matrices(vectors_of(entries), used)
         return Chain(first, table, places, path_sum.state_distribution(first, table, lengths, places=places))
 
     def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None, *, per_step: bool = True) -> Tensor:
@@ -265,6 +267,10 @@ class SequenceModel(Predictor):
             return whole
         step = torch.minimum(torch.arange(whole.shape[1], device=whole.device), lengths[:, None] - 1)
         return whole.gather(1, step[:, :, None].expand_as(whole))
+
+    def _states_read(self) -> Tensor:
+        """The states as the head reads them, (k, d): with dropout in training, the same for the whole batch."""
+        return F.dropout(self.finite_state_layer.states, self.dropout, self.training)
 
     @abstractmethod
     def output(self, features: Tensor) -> Any:

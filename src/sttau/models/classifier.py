@@ -35,7 +35,8 @@ class SequenceClassifier(SequenceModel):
             accepts (the paper's Algorithm 2); with more classes each has an equal share. The loss is then
             −log Σ_{j in the right half} α_j. The label is certain given the state, so aleatoric uncertainty is 0 by
             construction and all noise counts as epistemic (docs/mathematics.md, §5).
-        dropout: Dropout rate of the token vectors and of the head's input, in training.
+        dropout: Dropout rate of the token vectors and of the head's input, in training. In exact mode a token, and a
+            state that the head reads, lose the same components throughout a batch.
         word_dropout: Rate at which tokens are replaced by the unknown token (id 1), in training.
         paths: Number of samples whose mean probability the loss is computed from, in training: the loss is that of a
             Monte Carlo prediction. With 1, every sample must explain the data by itself and learns to be
@@ -128,7 +129,7 @@ class SequenceClassifier(SequenceModel):
         """Return log q(y | s_j) for each state: (k, classes)."""
         if isinstance(self.head, FixedLabels):
             return self.head.state_logits()
-        logits = self._scaled(self.head(self.finite_state_layer.states))
+        logits = self._scaled(self.head(self._states_read()))
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:

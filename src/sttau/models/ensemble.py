@@ -27,6 +27,10 @@ SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
 PosteriorKind = Literal["laplace", "swag"]
 
 
+#: One weight of the joint loss, or those at the beginning and at the end of training.
+Joint = float | tuple[float, float]
+
+
 class Posterior(NamedTuple):
     """The distribution of weights that the members of an ensemble are drawn from at the end of training."""
 
@@ -52,7 +56,7 @@ class DeepEnsemble(Predictor):
             members. Training such an ensemble again begins at its first member.
         joint: Weight β of the loss of the mean prediction in the training of classifiers, between 0 and 1:
             (1 - β) Σ_m L_m + β M L(mean of the M members). 0 trains each member alone, 1 only what they predict
-            together.
+            together. Of two numbers, β begins with the first and changes linearly to the second during training.
 
     Example:
         >>> from sttau import SequenceClassifier
@@ -62,14 +66,13 @@ class DeepEnsemble(Predictor):
     """
 
     def __init__(
-        self, members: Iterable[SequenceModel], posterior: Posterior | None = None, joint: float = 0.0
+        self, members: Iterable[SequenceModel], posterior: Posterior | None = None, joint: Joint = 0.0
     ) -> None:
         super().__init__()
         self.posterior = posterior
-        self.joint = joint
+        self.joint: Joint = _check_joint(joint)
+        self._progress: float | Tensor = 1.0
         self.networks = nn.ModuleList(members)
-        if not 0 <= joint <= 1:
-            raise ValueError(f"joint must be between 0 and 1, got {joint}")
         if joint and posterior is not None:
             raise ValueError("joint trains all members, but those of an ensemble with a posterior are drawn")
         if not len(self.networks):
@@ -86,7 +89,7 @@ class DeepEnsemble(Predictor):
             member.layer.flatten_parameters()  # copies of a network on a GPU have their weights in several pieces
 
     @classmethod
-    def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0, joint: float = 0.0) -> DeepEnsemble:
+    def of(cls, make: Callable[[], SequenceModel], size: int = 10, seed: int = 0, joint: Joint = 0.0) -> DeepEnsemble:
         """Construct ``size`` members with different initial weights; PyTorch's global generator is left unchanged."""
         size, seed = as_integer("size", size, 1), as_integer("seed", seed)
         members = []
@@ -144,6 +147,10 @@ class DeepEnsemble(Predictor):
         parts = zip(self.members, self.member_noises(noise), strict=True)
         return torch.cat([m.hidden_states(inputs, lengths, noise=own, mode=mode) for m, own in parts], dim=-1)
 
+    def set_progress(self, done: float | Tensor) -> None:
+        """Note how much of the training is done: a joint loss may change its weight."""
+        self._progress = done
+
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
         """Check targets as each member does."""
         return self.members[0].check_targets(targets, batch)
@@ -181,7 +188,9 @@ class DeepEnsemble(Predictor):
             member.loss_from_logits(values, targets, weights) for member, values in zip(members, logits, strict=True)
         ]
         together = members[0].loss_from_logits(mean, targets, weights)
-        return (1 - self.joint) * torch.stack(losses).sum() + self.joint * len(members) * together
+        first, last = self.joint if isinstance(self.joint, tuple) else (self.joint, self.joint)
+        beta = first + (last - first) * self._progress
+        return (1 - beta) * torch.stack(losses).sum() + beta * len(members) * together
 
     def penalty(self, sequences: int) -> Tensor | None:
         """Return the sum of the members' penalties."""
@@ -210,6 +219,13 @@ class DeepEnsemble(Predictor):
         )
         joint = {"joint": self.joint} if self.joint else {}
         return {"model": type(self).__name__, "members": [member.config() for member in self.members], **drawn, **joint}
+
+
+def _check_joint(joint: Joint) -> Joint:
+    values = joint if isinstance(joint, tuple | list) else (joint, joint)
+    if len(values) != 2 or not all(0 <= value <= 1 for value in values):
+        raise ValueError(f"joint must be between 0 and 1, or two such numbers, got {joint}")
+    return joint if not isinstance(joint, tuple | list) else (float(values[0]), float(values[1]))
 
 
 def _kind(member: SequenceModel) -> dict[str, Any]:

@@ -137,6 +137,9 @@ class Predictor(nn.Module):
         """Return the predictors whose losses and penalties sum to this one's, each with its own noise."""
         return [(self, noise)]
 
+    def set_progress(self, done: float | Tensor) -> None:
+        """Note how much of the training is done, from 0 to 1; the loss may depend on it. Training sets it."""
+
     @abstractmethod
     def set_metadata(self, data: Described) -> None:
         """Keep the names of classes and features and the vocabulary of the data; they are saved with the model."""

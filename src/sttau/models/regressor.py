@@ -114,7 +114,7 @@ class SequenceRegressor(SequenceModel):
 
     def state_outputs(self) -> Gaussian:
         """Return the output in each state: (k, outputs)."""
-        outputs: Tensor = self.head(self.finite_state_layer.states)
+        outputs: Tensor = self.head(self._states_read())
         return self._split(outputs.to(torch.promote_types(outputs.dtype, torch.float32)))
 
     def _split(self, outputs: Tensor) -> Gaussian:

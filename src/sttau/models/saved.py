@@ -180,9 +180,8 @@ def build(config: Header) -> Predictor:
     model: Predictor
     if config["model"] == DeepEnsemble.__name__:
         posterior = Posterior(**config["posterior"]) if "posterior" in config else None
-        model = DeepEnsemble(
-            [_build_network(member) for member in config["members"]], posterior, joint=config.get("joint", 0.0)
-        )
+        members = [_build_network(member) for member in config["members"]]
+        model = DeepEnsemble(members, posterior, joint=config.get("joint", 0.0))
     else:
         model = _build_network(config)
     if "decisions" in config:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -109,6 +109,16 @@ class Run:
     def random_generator(self) -> Any:
         """Context in which PyTorch's generator draws what this run's update needs."""
         return nullcontext() if self.device_inputs is None else self.device_inputs.random_generator()
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Context of an update, in which the model knows how much of the training is done."""
+        made = self.number if self.device_inputs is None else self.device_inputs.number[0]
+        self.state.model.set_progress(made / self.options.total_updates)
+        try:
+            yield
+        finally:
+            self.state.model.set_progress(1.0)
 
     def step(self, loss: Tensor, gradient: tuple[Tensor | None, ...]) -> None:
         """Change the weights; where every loss is read at once, not if it or the gradient is not finite."""

@@ -44,7 +44,8 @@ class EagerStep:
         """Make one update; PyTorch's generator is seeded for it, so that a resumed run draws the same."""
         (run,) = self.runs
         torch.manual_seed(derive_seed(run.options.seed, "update", run.number + 1))
-        run.step(*self.gradients(run.next_batch()))
+        with run.progress():
+            run.step(*self.gradients(run.next_batch()))
         run.count()
 
 
@@ -99,7 +100,7 @@ class GraphedStep:
         """One update of every run, from what is on the device."""
         if len(self.runs) == 1:
             (run,) = self.runs
-            with run.random_generator():
+            with run.random_generator(), run.progress():
                 run.step(*self.gradients(run.next_device_batch(*shape)))
             return
         batches = self.pool.run([partial(run.next_device_batch, *shape) for run in self.runs])
