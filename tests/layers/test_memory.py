@@ -41,9 +41,9 @@ def test_cells_hold_from_one_step_to_all(layer: nn.Module) -> None:
 def test_units_of_a_gru_hold_from_one_step_to_all(layer: nn.Module) -> None:
     torch.manual_seed(0)
     set_memory(layer, 100)
-    r, z, n = layer.bias_ih_l0.detach().chunk(3)  # type: ignore[operator,union-attr]
+    r, z, n = layer.bias_ih_l0.detach().chunk(3)  # type: ignore[operator]
     assert 0 <= float(z.min()) < 2 < 4 < float(z.max()) <= 4.6
-    assert not torch.cat([r, n, layer.bias_hh_l0.detach()]).any()  # type: ignore[arg-type,operator,union-attr]
+    assert not torch.cat([r, n, layer.bias_hh_l0.detach()]).any()  # type: ignore[operator]
 
 
 def test_drawn_states_of_a_gru_stay_for_about_as_long() -> None:

@@ -923,9 +923,10 @@ def test_exact_training_drops_the_same_of_a_token_and_of_a_state_in_the_whole_ba
     model = SequenceClassifier(STTauGRU(4, 6, 3, mode="exact"), 2, nn.Embedding(9, 4), dropout=0.5).double()
     tokens = torch.tensor([[1, 2, 1, 3], [3, 1, 1, 2], [1, 2, 1, 3]])
     torch.manual_seed(1)
-    vectors = F.dropout(model.embedding.weight, 0.5)  # type: ignore[union-attr]
-    states = F.dropout(model.layer.states, 0.5)
-    pi = model.layer.state_distribution(vectors[tokens])[:, -1]
+    assert model.embedding is not None
+    layer = model.finite_state_layer
+    vectors, states = F.dropout(model.embedding.weight, 0.5), F.dropout(layer.states, 0.5)
+    pi = layer.state_distribution(vectors[tokens])[:, -1]
     torch.manual_seed(1)
     found = model(tokens).exp()
     torch.testing.assert_close(found, pi @ model.head(states).softmax(-1))

@@ -12,13 +12,14 @@ import torch
 from typer.testing import CliRunner
 
 from sttau.data import SequenceDataset
-from sttau.jobs import Outcome
+from sttau.jobs import Outcome, read_results
 from sttau_reproduction.cli import app
 from sttau_reproduction.power import data
 from sttau_reproduction.power import work as power
 from sttau_reproduction.power.data import CENTRE, SCALE, to_power
 from sttau_reproduction.power.declaration import AHEAD, METHODS, QUICK, Plan, cells, name_of
 from sttau_reproduction.power.evaluation import evaluate
+from sttau_reproduction.power.mixture import StateMixture
 from sttau_reproduction.power.shown import read_hours
 from sttau_reproduction.power.work import forecast_distribution, measure
 
@@ -67,7 +68,7 @@ def test_every_method_and_baseline_has_its_cells_and_no_two_are_the_same() -> No
     assert len({cell.key for cell in every}) == len(every)
     for setting in ("paper", "hour", "day"):
         seeds = {m: sum(c.method == m and c.settings["setting"] == setting for c in every) for m in METHODS}
-        assert min(seeds.values()) == 3
+        assert (seeds.pop("automaton"), min(seeds.values())) == (0 if setting == "paper" else 3, 3)
     assert {name_of(cell) for cell in every} >= {"st-tau", "st-tau, one path", "boosted trees", "persistence"}
 
 
@@ -135,14 +136,20 @@ def test_metrics_of_a_log_normal_distribution_follow_its_formulas() -> None:
     assert answer.extra["aleatoric"] == pytest.approx(float(exact.variance.sqrt()), rel=1e-6)
 
 
-def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [_cell("hour", "persistence"), _cell("hour", "lstm")]
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells are computed in this process, which has the series."""
 
     def here(given: Any, work: Any, folder: Path, workers: int, progress: Any) -> Any:
         return Outcome([result for _, result in work(given, folder)], [])
 
-    monkeypatch.setattr(power, "cells", lambda plan: few)
     monkeypatch.setattr(power, "run_cells", here)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [_cell("hour", "persistence"), _cell("hour", "lstm")]
+    monkeypatch.setattr(power, "cells", lambda plan: few)
     shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert "results.jsonl" in shown.output
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
@@ -159,3 +166,41 @@ def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
     metrics = measure(_cell("hour", "st-tau"), tmp_path, tmp_path / "kept").metrics
     assert metrics["tau"] > 0
     assert "temperature" not in metrics
+
+
+@pytest.mark.usefixtures("in_process")
+def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Path) -> None:
+    plan = replace(QUICK, updates=dict.fromkeys(QUICK.updates, 2))
+    power.run(tmp_path, plan, methods=["lstm", "automaton"])
+    results, hours = read_results(tmp_path / "results.jsonl"), read_hours(tmp_path / "hours.jsonl")
+    assert [(line["setting"], line["name"]) for line in hours] == [
+        ("paper", "lstm"), ("hour", "lstm"), ("hour", "automaton"), ("day", "lstm"), ("day", "automaton"),
+        ("paths", "lstm"),
+    ]  # fmt: skip
+    power.run(tmp_path, replace(plan, samples=5), methods=["automaton"])
+    again = read_results(tmp_path / "results.jsonl")
+    assert [result.settings["samples"] for result in again] == [3, 3, 5, 3, 5, 3]
+    assert [one == two for one, two in zip(results, again, strict=True)] == [True, True, False, True, False, True]
+    assert read_hours(tmp_path / "hours.jsonl") == hours
+    with pytest.raises(ValueError, match="no method 'gru'; choose among automaton, bayes"):
+        power.run(tmp_path, plan, methods=["gru"])
+
+
+def test_a_mixture_over_states_is_the_distribution_that_is_sampled_from_it() -> None:
+    torch.manual_seed(0)
+    weights = torch.rand(6, 3).double()
+    mean, variance = torch.tensor([[-1.0, 0.0, 2.0], [0.5, 0.1, 1.0]]).double()
+    states = StateMixture(weights / weights.sum(1, keepdim=True), mean, variance)
+    state = torch.multinomial(states.weights, 200_000, replacement=True)
+    drawn = states.mean[state] + states.variance[state].sqrt() * torch.randn(state.shape).double()
+    points = states.points(100)
+    assert bool((points.diff(dim=0) > 0).all())
+    for hour in range(6):
+        share = (drawn[hour] < points[:, hour, None]).double().mean(1)
+        assert float((share - (torch.arange(100) + 0.5) / 100).abs().max()) < 0.005
+    power_of = to_power(points.median(0).values)
+    found = power.forecast_states(states, power_of)
+    each = to_power(drawn).mean(1)
+    torch.testing.assert_close(found.mean, each, rtol=0.02, atol=0)
+    spread = found.extra["aleatoric"] ** 2 + found.extra["epistemic"] ** 2
+    assert spread == pytest.approx(float(to_power(drawn).var(1).mean()), rel=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -149,9 +150,12 @@ class SequenceRegressor(SequenceModel):
     ) -> Tensor:
         """Return the mean squared error, or with a variance head the mean negative log-likelihood.
 
-        With a :attr:`criterion` it is the mean of that; with several paths, of the mean and variance of their mixture.
-        With a ``target_scaling`` it is that of standardized targets.
+        In exact mode the likelihood is that of the mixture of one Gaussian per state. With a :attr:`criterion` it is
+        the mean of that; with several paths or states, of the mean and variance of their mixture. With a
+        ``target_scaling`` it is that of standardized targets.
         """
+        if self.layer.mode == "exact" and self.variance and self.criterion is None:
+            return self._loss_of_states(inputs, targets, lengths, weights)
         if self._trains_on_paths:
             output = self._path_outputs(inputs, lengths, noise)
             mean, variance, wanted = self._standardize(output, targets.repeat(self.paths, 1))
@@ -173,6 +177,19 @@ class SequenceRegressor(SequenceModel):
         else:
             losses = F.gaussian_nll_loss(mean, targets, variance, full=True, reduction=reduction)
         return losses if weights is None else weighted_mean(losses, weights)
+
+    def _loss_of_states(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, weights: Tensor | None
+    ) -> Tensor:
+        """Mean of −log Σ_j π_j N(y; μ_j, σ_j²) / outputs, the outputs being independent given the state."""
+        pi = self.state_distributions(inputs, lengths, per_step=False)
+        outputs = self.state_outputs()
+        mean, variance, wanted = self._standardize(outputs, targets.reshape(len(targets), 1, self.num_outputs))
+        assert variance is not None
+        losses = 0.5 * ((wanted - mean).square() / variance + variance.log() + math.log(2 * math.pi))
+        log_pi = pi.clamp_min(torch.finfo(pi.dtype).tiny).log()
+        losses = -(log_pi - losses.sum(-1)).logsumexp(-1) / self.num_outputs
+        return losses.mean() if weights is None else weighted_mean(losses, weights)
 
     def _arguments(self) -> dict[str, Any]:
         scaling = {} if self.target_scaling is None else {"target_scaling": True}

@@ -20,6 +20,9 @@ def power(
     seeds: Annotated[int, typer.Option(help="Number of seeds per network.")] = 3,
     history: Annotated[int, typer.Option(help="Number of hours that are read, for instance 168.")] = 24,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Method to compute; repeat for several. All others stay as they are.")
+    ] = None,
 ) -> None:
     """Forecast electric power an hour and a day ahead, with networks, boosted trees and naive methods.
 
@@ -37,6 +40,6 @@ def power(
             raise ValueError(f"--history must be at least 2 hours, got {history}; one hour is always evaluated too")
         plan = replace(QUICK, history=history) if quick else Plan(seeds=seeds, history=history)
         progress = show_steps(lambda cell: f"{cell.settings['setting']}: {name_of(cell)}, seed {cell.seed}")
-        outcome = run(out, plan, workers, progress)
+        outcome = run(out, plan, workers, progress, method or ())
     print_line(f"Results: {out / 'results.jsonl'}")
     show_failures(outcome.failures)

@@ -56,7 +56,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "bayes": {"prior_scale": 0.5},
     "dropout": {"dropout": 0.1},
     "st-tau": {"num_states": 10, "readout": "state"},
+    "automaton": {"num_states": 16, "mode": "exact"},
 }
+_EXACT = "automaton"  # trained for the likelihood of a mixture: with a variance head alone, and without paths
 _WITH_VARIANCE: dict[str, dict[str, Any]] = {"st-tau": {"paths": 4}}  # in addition, with a variance head
 _LONGER: dict[str, dict[str, Any]] = {  # where more than one hour is read
     "dropout": {"dropout": 0.1, "input_dropout": 0.0},
@@ -94,6 +96,8 @@ def _makes(setting: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The networks of a setting, each with what it is made with."""
     reads = SETTINGS[setting]
     for method in METHODS if setting != "paths" else ("lstm", "st-tau"):
+        if method == _EXACT and reads["head"] != "law":
+            continue
         made = METHODS[method] | (_LONGER.get(method, {}) if reads["history"] > 1 else {})
         if reads["head"] == "law":
             made = made | _WITH_VARIANCE.get(method, {})

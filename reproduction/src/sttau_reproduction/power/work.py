@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from sttau.files import write_atomically
 from sttau.inference import RegressionPrediction, forecast, predict
-from sttau.jobs import Cell, Outcome, Result, Step, per_cell, run_cells, write_results
-from sttau.layers import BayesLSTM, STTauLSTM, VariationalDropoutLSTM
+from sttau.jobs import Cell, Outcome, Result, Step, earlier_results, per_cell, run_cells, write_results
+from sttau.layers import BayesLSTM, STTauGRU, STTauLSTM, VariationalDropoutLSTM
 from sttau.metrics import gaussian_nll
 from sttau.models import DeepEnsemble, Predictor, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
@@ -50,7 +50,8 @@ from sttau_reproduction.power.data import (
 )
 from sttau_reproduction.power.declaration import AHEAD, EXPERIMENT, Plan, cells, name_of
 from sttau_reproduction.power.evaluation import evaluate, recalibrate, summarize
-from sttau_reproduction.power.shown import reduce_hours
+from sttau_reproduction.power.mixture import StateMixture, read_states
+from sttau_reproduction.power.shown import read_hours, reduce_hours
 
 _POINTS = 1000  # of equal probability, that represent a distribution
 
@@ -76,7 +77,7 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
     options = dict(made)
     size, paths = options.pop("size", 1), options.pop("paths", 1)
     layers: dict[str, Callable[..., Any]] = {
-        "bayes": BayesLSTM, "dropout": VariationalDropoutLSTM, "st-tau": STTauLSTM
+        "automaton": STTauGRU, "bayes": BayesLSTM, "dropout": VariationalDropoutLSTM, "st-tau": STTauLSTM
     }  # fmt: skip
 
     def make() -> SequenceModel:
@@ -100,6 +101,8 @@ def train(cell: Cell, folder: Path | None = None) -> Predictor:
     truth = scaled(held_out.power)
 
     def validate() -> float:
+        if model.resolve_mode(None) == "exact":
+            return read_states(model, held_out).nll(truth)
         mean, spread = predict_samples(model, held_out, min(4, settings["samples"]), cell.seed)
         return gaussian_nll(mean, spread, truth) if variance else float((mean.mean(0)[:, 0] - truth).square().mean())
 
@@ -157,20 +160,45 @@ def forecast_mean(mean: Tensor) -> Forecast:
     return Forecast(points, middle, {"epistemic": math.sqrt(float(deviation.square().mean()))})
 
 
+def forecast_states(states: StateMixture, power: Tensor) -> Forecast:
+    """The mixture of the log-normal distributions of all states."""
+    middle, spread = CENTRE + SCALE * states.mean, SCALE**2 * states.variance
+    each = (middle + spread / 2).exp()
+    mean = states.weights @ each
+    return Forecast(
+        to_power(states.points(_POINTS)),
+        mean,
+        {
+            "nll": states.nll(to_log_scale(power)) + float((SCALE * power).log().mean()),
+            "aleatoric": math.sqrt(float((states.weights @ (spread.expm1() * each.square())).mean())),
+            "epistemic": math.sqrt(float((states.weights @ each.square() - mean.square()).mean())),
+        },
+    )
+
+
+def forecast_hours(model: Predictor, hours: Hours, cell: Cell) -> Forecast:
+    """Forecast by the network of a cell."""
+    if model.resolve_mode(None) == "exact":
+        return forecast_states(read_states(model, hours), hours.power)
+    mean, variance = predict_samples(model, hours, cell.settings["samples"], cell.seed)
+    if cell.settings["head"] == "law":
+        return forecast_distribution(mean, variance, hours.power)
+    return forecast_mean(mean)
+
+
 def _network(cell: Cell, folder: Path) -> tuple[dict[str, float], dict[str, Any]]:
     model = train(cell, folder / cell.key)
     test, settings = split_of(cell, "test"), cell.settings
     if settings["setting"] == "paths":
         return _continue(cell, model)
-    mean, variance = predict_samples(model, test, settings["samples"], cell.seed)
-    answer = forecast_distribution(mean, variance, test.power) if settings["head"] == "law" else forecast_mean(mean)
+    answer = forecast_hours(model, test, cell)
     extra = dict(answer.extra)
     layer = model.members[0].layer
-    if layer.num_states is not None and len(model.members) == 1:
+    if layer.num_states is not None and len(model.members) == 1 and layer.mode != "exact":
         extra["tau"] = layer.temperature.item()
     if settings["head"] == "law":
         held_out = split_of(cell, "validation")
-        said = forecast_distribution(*predict_samples(model, held_out, settings["samples"], cell.seed), held_out.power)
+        said = forecast_hours(model, held_out, cell)
         better = evaluate(recalibrate(answer.points, said.points, held_out.power), answer.mean, test.power)
         extra |= {f"{name}_recalibrated": value for name, value in better.items() if name not in ("mse", "mae")}
         extra["crps_validation"] = evaluate(said.points, said.mean, held_out.power)["crps"]
@@ -309,24 +337,46 @@ def measure(cell: Cell, folder: Path, kept: Path) -> Result:
     return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, rounded, cell.settings, seconds)
 
 
+def _identity(cell: Cell | Result) -> tuple[str, str, int]:
+    """What a line of results is of."""
+    return cell.settings["setting"], name_of(cell), cell.seed
+
+
 def run(
-    folder: Path, plan: Plan | None = None, workers: int = 1, progress: Callable[[Step], None] = lambda _: None
+    folder: Path,
+    plan: Plan | None = None,
+    workers: int = 1,
+    progress: Callable[[Step], None] = lambda _: None,
+    methods: Sequence[str] = (),
 ) -> Outcome:
     """Make every cell that the folder does not hold yet; write ``results.jsonl`` and ``hours.jsonl`` into it.
 
     Args:
-        folder: for results; finished cells are kept in ``cells`` below it.
+        folder: Folder for results; finished cells are kept in ``cells`` below it.
         plan: Plan of the cells; all of them by default.
         workers: Number of processes.
         progress: Callback, called with every cell.
+        methods: Methods that are computed; the lines of all others stay as they are. All if empty.
     """
-    every = list(cells(plan or Plan()))
+    planned = list(cells(plan or Plan()))
+    known = {cell.method for cell in planned}
+    for method in methods:
+        if method not in known:
+            raise ValueError(f"there is no method {method!r}; choose among {', '.join(sorted(known))}")
+    every = [cell for cell in planned if not methods or cell.method in methods]
     kept = folder / "cells" / "hours"
     outcome = run_cells(
         every, per_cell(partial(measure, kept=kept)), folder / "cells", workers=workers, progress=progress
     )
-    write_results(outcome.results, folder / "results.jsonl")
-    shown = [json.loads(path.read_text("utf-8")) for cell in every if (path := kept / f"{cell.key}.json").exists()]
-    lines = [json.dumps(reduce_hours(line), sort_keys=True) + "\n" for line in shown]
-    write_atomically(folder / "hours.jsonl", "".join(lines).encode())
+    lines = [json.loads(path.read_text("utf-8")) for cell in every if (path := kept / f"{cell.key}.json").exists()]
+    shown = {(line["setting"], line["name"], line["seed"]): reduce_hours(line) for line in lines}
+    results = {_identity(result): result for result in outcome.results}
+    if methods:
+        results = {_identity(result): result for result in earlier_results(folder / "results.jsonl")} | results
+        earlier = read_hours(folder / "hours.jsonl") if (folder / "hours.jsonl").exists() else []
+        shown = {(line["setting"], line["name"], line["seed"]): line for line in earlier} | shown
+    order = [_identity(cell) for cell in planned]
+    write_results([results[key] for key in order if key in results], folder / "results.jsonl")
+    ordered = [json.dumps(shown[key], sort_keys=True) + "\n" for key in order if key in shown]
+    write_atomically(folder / "hours.jsonl", "".join(ordered).encode())
     return outcome
