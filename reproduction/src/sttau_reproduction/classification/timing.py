@@ -66,6 +66,8 @@ class Timing:
         splits = load_splits(cell.data, cell.settings["part"], self.device)
         models = [make_job(training, self.device, None).model for training in trainings_of(cell)]
         model = DeepEnsemble([m.members[0] for m in models]) if cell.settings["method"] == "ensemble" else models[0]
+        if isinstance(model, DeepEnsemble) and model.posterior is not None:  # as many as are drawn after training
+            model = DeepEnsemble(model.members * model.posterior.size)
         rows = torch.arange(min(_PREDICTED, len(splits.test)))
         data = splits.test.select(rows)
         samples = cell.settings["samples"]
