@@ -56,7 +56,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "bayes": {"prior_scale": 0.5},
     "dropout": {"dropout": 0.1},
     "st-tau": {"num_states": 10, "readout": "state"},
-    "automaton": {"num_states": 16, "mode": "exact"},
+    "automaton": {"num_states": 32, "mode": "exact"},
 }
 _EXACT = "automaton"  # trained for the likelihood of a mixture: with a variance head alone, and without paths
 _WITH_VARIANCE: dict[str, dict[str, Any]] = {"st-tau": {"paths": 4}}  # in addition, with a variance head

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from sttau.files import write_atomically
 from sttau.inference import RegressionPrediction, forecast, predict
 from sttau.jobs import Cell, Outcome, Result, Step, earlier_results, per_cell, run_cells, write_results
-from sttau.layers import BayesLSTM, STTauGRU, STTauLSTM, VariationalDropoutLSTM, set_memory
+from sttau.layers import BayesLSTM, STTauGRU, STTauLSTM, VariationalDropoutLSTM
 from sttau.metrics import gaussian_nll
 from sttau.models import DeepEnsemble, Predictor, SequenceModel, SequenceRegressor
 from sttau.seeds import derive_seed
@@ -75,15 +75,13 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
         STTauLSTM(7, 16, num_states=4)
     """
     options = dict(made)
-    size, paths, memory = options.pop("size", 1), options.pop("paths", 1), options.pop("memory", None)
+    size, paths = options.pop("size", 1), options.pop("paths", 1)
     layers: dict[str, Callable[..., Any]] = {
         "automaton": STTauGRU, "bayes": BayesLSTM, "dropout": VariationalDropoutLSTM, "st-tau": STTauLSTM
     }  # fmt: skip
 
     def make() -> SequenceModel:
         layer = layers.get(method, nn.LSTM)(features, hidden_size, **options)
-        if memory is not None:
-            set_memory(layer, memory)
         return SequenceRegressor(layer, variance=head == "law", paths=paths)
 
     ensemble = DeepEnsemble.of(make, size, derive_seed(seed, "weights"))
