@@ -4,11 +4,14 @@
 
 The network is one of ``sttau-reproduce paper table1 --data imdb --network automata``. The compiled model is compared
 with it on all test reviews, and in speed, in one run on one thread, with its exact inference and with an ``nn.LSTM`` of
-the size of the paper's. The effect of a word is the mean change of the probability of "positive" when it is read.
+the size of the paper's. The effect of a word is the mean change of the probability of "positive" when it is read; its
+information is the mean epistemic uncertainty, in bits, that is attributed to the step that reads it. Moves between the
+states of the first member are those expected while the same reviews are read.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import platform
 import statistics
@@ -17,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +35,7 @@ EFFECT_REVIEWS = 2000  # that effects of words and visits of states are averaged
 ROUNDS = 5
 WORDS = 12  # that are shown of each kind
 OFTEN = 40  # occurrences in those reviews that a word needs to be shown
+STATES, MOVES = 8, 12  # of the first member that are drawn
 
 
 def one_by_one(parts: list[CompiledModel], inputs: Tensor, lengths: Tensor) -> Tensor:
@@ -68,6 +73,43 @@ def effects(parts: list[CompiledModel], inputs: Tensor, lengths: Tensor) -> tupl
     return change / count.clamp_min(1), count / len(parts), [visited / visited.sum() for visited in visits]
 
 
+def moves(part: CompiledModel, inputs: Tensor, lengths: Tensor, states: list[int]) -> list[dict[str, Any]]:
+    """Return the most frequent moves between some states, each with the words that cause most of them.
+
+    A word is ranked by the moves it causes beyond those that the average word would cause from the same states.
+    """
+    read = torch.zeros(len(part.vocabulary), part.num_states, dtype=torch.float64)  # visits of a state when read
+    for row, length in zip(inputs, lengths.tolist(), strict=True):
+        pi = part.first[row[0]]
+        for word in row[1:length].tolist():
+            read[word] += pi
+            pi = pi @ part.matrices[word]
+    often = read.sum(1) >= OFTEN
+    found = []
+    for i, j in itertools.permutations(states, 2):
+        caused = read[:, i] * part.matrices[:, i, j]
+        beyond = torch.where(often, caused - read[:, i] * caused.sum() / read[:, i].sum(), 0.0)
+        words = [part.vocabulary[n] for n in beyond.argsort(descending=True)[:3].tolist()]
+        per_thousand = 1000 * float(caused.sum() / read.sum())
+        found.append({"start": states.index(i), "end": states.index(j), "moves": per_thousand, "words": words})
+    return sorted(found, key=lambda move: -move["moves"])[:MOVES]
+
+
+def information(model: sttau.models.Predictor, data: sttau.data.SequenceDataset) -> tuple[Tensor, Tensor]:
+    """Return the bits attributed to each word on average over its occurrences, and their number."""
+    size = model.num_tokens or 0
+    bits, count = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
+    for member in model.members:
+        found = sttau.predict(member, data).attribution
+        assert found is not None
+        assert data.lengths is not None
+        valid = torch.arange(found.shape[1]) < data.lengths[:, None]
+        words = data.inputs[:, : found.shape[1]][valid].long()
+        bits.index_add_(0, words, found[valid].double())
+        count.index_add_(0, words, torch.ones(len(words), dtype=torch.float64))
+    return bits / count.clamp_min(1), count / len(model.members)
+
+
 def main(path: Path, out: Path) -> None:
     """Measure, and write the result."""
     torch.set_num_threads(1)
@@ -93,6 +135,11 @@ def main(path: Path, out: Path) -> None:
     change, count, visits = effects(parts, more.inputs, more.lengths)
     change[count < OFTEN] = 0
     order = change.argsort().tolist()
+    bits, read = information(model, more)
+    bits_per_word = float((bits * read).sum() / read.sum())
+    bits[read < OFTEN] = 0
+    informative = bits.argsort(descending=True)[:WORDS].tolist()
+    drawn = visits[0].argsort(descending=True)[:STATES].tolist()
     result = {
         "network": "imdb automata, seed 0",
         "test_reviews": len(test),
@@ -112,6 +159,13 @@ def main(path: Path, out: Path) -> None:
             [[float(visited[state]), float(part.outcome[state, 1])] for state in visited.argsort(descending=True)]
             for part, visited in zip(parts, visits, strict=True)
         ],
+        "informative_words": [[whole.vocabulary[n], float(bits[n])] for n in informative],
+        "bits_per_word": bits_per_word,
+        "drawn": {
+            "visits": [float(visits[0][state]) for state in drawn],
+            "positive": [float(parts[0].outcome[state, 1]) for state in drawn],
+            "moves": moves(parts[0], more.inputs, more.lengths, drawn),
+        },
         "hardware": f"{platform.machine()} CPU, 1 thread",
         "versions": {"sttau": sttau.__version__, "torch": torch.__version__, "numpy": np.__version__},
     }
