@@ -26,6 +26,8 @@ PAGES = [ROOT / "reproduction" / "README.md", *(ROOT / page for page in CLASSIFI
 PUBLISHED: dict[str, str] = json.loads((Path(__file__).parent / "numbers.json").read_text("utf-8"))
 #: Networks that were trained after that, which can be the best of a column, and the number of runs since then.
 LATER, LATER_RUNS = ("automaton", "automata"), 2
+#: Headings of columns, and rows, that came to the tables of detection later.
+LATER_COLUMNS, LATER_ROWS = ("equal length", "O-AUROC, 95 % interval"), ("length alone",)
 
 
 def test_the_pages_show_the_committed_results() -> None:
@@ -42,10 +44,22 @@ def test_no_number_of_any_table_has_changed() -> None:
     texts = [(ROOT / page).read_text("utf-8") for page in TABLES]
     every = {name: table for text in texts for name, table in shown_tables(text).items()}
     results = [result for result in read_results(RESULTS / "results.jsonl") if result.method not in LATER]
-    titles = tuple(f"| {TITLES[name]} |" for name in LATER)
+    titles = tuple(f"| {title} |" for title in (*(TITLES[name] for name in LATER), *LATER_ROWS))
     for name, table in tables(results, read_summaries(RESULTS), read_history(RESULTS)[:-LATER_RUNS]).items():
-        every[name] = "\n".join(line for line in table.splitlines() if not line.startswith(titles))
+        every[name] = _without_columns("\n".join(line for line in table.splitlines() if not line.startswith(titles)))
     assert {name: digest for name, digest in digests(every).items() if name in PUBLISHED} == PUBLISHED
+
+
+def _without_columns(table: str) -> str:
+    """Leave out the columns that came later."""
+    kept: list[int] = []
+    lines = []
+    for line in table.splitlines():
+        cells = line.strip("|").split("|")
+        if line.startswith("| method |"):
+            kept = [place for place, cell in enumerate(cells) if not any(later in cell for later in LATER_COLUMNS)]
+        lines.append(f"|{'|'.join(cells[place] for place in kept)}|" if line.startswith("|") and kept else line)
+    return "\n".join(lines)
 
 
 def test_numbers_are_read_without_titles() -> None:

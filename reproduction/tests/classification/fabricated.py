@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from sttau.jobs import Result, write_results
 from sttau_reproduction.classification import dropout_sweep, figures, table2
+from sttau_reproduction.classification.declaration import LENGTH
+from sttau_reproduction.classification.diagnostics import tables as diagnostic
+from sttau_reproduction.classification.diagnostics.work import results_path
 from sttau_reproduction.classification.networks import NETWORKS, Network
 from sttau_reproduction.classification.predictions import write_summaries
 
@@ -26,13 +29,38 @@ _MEMBERS = ("ensemble", "laplace", "mixture")
 
 
 def fabricate(folder: Path, size: int = 400, networks: tuple[Network, ...] = NETWORKS) -> Path:
-    """Write ``results.jsonl``, ``predictions/`` and ``summary.npz`` for tests of ``size`` sequences."""
+    """Write ``results.jsonl``, its diagnostics, ``predictions/`` and ``summary.npz`` for tests of ``size`` sequences."""
     results = [
         _cell(folder / "predictions", network, seed, size) for network in networks for seed in range(network.seeds)
     ]
     write_results(results, folder / "results.jsonl")
+    write_results(_diagnostics(networks), results_path(folder))
     write_summaries(folder)
     return folder
+
+
+def _diagnostics(networks: tuple[Network, ...]) -> list[Result]:
+    """One seed of every network that can be diagnosed, and the length alone."""
+    rng = np.random.default_rng(5)
+    tables = {"finiteness", "patients", *(f"corrupted-{data}" for data in ("bih", "imdb"))}
+    found = []
+    for network in networks:
+        if network.method == "ensemble":
+            continue
+        keys = {column.key for table in diagnostic.TABLES if table.name in tables for column in table.columns}
+        keys |= {f"{kind}_{n}_ece" for kinds in diagnostic.CORRUPTIONS.values() for kind in kinds for n in range(1, 6)}
+        metrics = {key: float(rng.uniform(1, 9)) for key in sorted(keys)}
+        if network.data == "imdb":
+            metrics |= {
+                f"{out}_{score}_{key}": float(rng.uniform(45, 55))
+                for out in table2.OOD
+                for score in table2.SCORES
+                for key in ("auroc", "auroc_low", "auroc_high", "matched_auroc", "matched_aupr")
+            }
+        found.append(Result("diagnostics", network.data, network.name, None, 0, metrics, {}, 1.0))
+    alone = {f"{out}_{key}": 99.5 for out in table2.OOD for key in ("auroc", "aupr", "length")} | {"length": 270.0}
+    alone |= {f"{out}_matched_auroc": 50.0 for out in table2.OOD}
+    return [*found, Result("diagnostics", "imdb", LENGTH, None, 0, alone, {}, 1.0)]
 
 
 def _cell(folder: Path, network: Network, seed: int, size: int) -> Result:

@@ -18,7 +18,7 @@ from sttau_reproduction.classification import trained
 from sttau_reproduction.classification.cells import Work, check_folder, missing_cells, run
 from sttau_reproduction.classification.history import noted, read_history
 from sttau_reproduction.classification.predictions import predictions_path
-from sttau_reproduction.classification.timing import Timing
+from sttau_reproduction.classification.timing import Timing, timed_cells
 from sttau_reproduction.classification.trained import network_path, read_network, trainings_of
 
 ROOT = Path(__file__).parents[3]
@@ -148,9 +148,26 @@ def test_results_of_a_part_of_the_data_do_not_mix_with_others(tmp_path: Path) ->
 
 
 def test_times_are_of_all_updates_and_all_members(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (cell,) = cells("ensemble", updates=12)
     monkeypatch.setattr(Timing, "_update_seconds", lambda self, training: 0.5)
-    assert Timing("cpu")(cell, tmp_path).metrics["train_seconds"] == 2 * 12 * 0.5
+    timed: list[str] = []
+
+    def predict_seconds(self: Timing, cell: Cell, training: Cell) -> float:
+        timed.append(training.method)
+        return 0.25
+
+    monkeypatch.setattr(Timing, "_predict_seconds", predict_seconds)
+    every = cells("lstm", "ensemble", "st-tau-ensemble", updates=12)
+    found = {
+        name: (timed_cell, count)
+        for name, (timed_cell, count) in zip(
+            ("lstm", "ensemble", "st-tau-ensemble"), timed_cells(every).values(), strict=True
+        )
+    }
+    metrics = {name: Timing("cpu")(timed_cell, tmp_path).metrics for name, (timed_cell, _) in found.items()}
+    assert metrics["lstm"]["train_seconds"] == 12 * 0.5
+    assert [count for _, count in found.values()] == [1, 2, 2]
+    assert found["lstm"][0].key == found["ensemble"][0].key != found["st-tau-ensemble"][0].key
+    assert timed == ["lstm", "lstm", "st-tau"]
 
 
 _RUN = """

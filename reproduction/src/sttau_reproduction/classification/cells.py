@@ -24,7 +24,17 @@ import torch
 from sttau.data import load
 from sttau.data.source import load_arrays
 from sttau.jobs import Backend, Cell, Outcome, Result, Step, Store, earlier_results, per_cell, run_cells, write_results
-from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
+from sttau_reproduction.classification import (
+    ablation,
+    ablation_best,
+    cost,
+    dropout_sweep,
+    inter_patient,
+    table1,
+    table2,
+    table3,
+    tuning,
+)  # fmt: skip
 from sttau_reproduction.classification.declaration import Table
 from sttau_reproduction.classification.evaluation import evaluate
 from sttau_reproduction.classification.figures import FIGURES, READING
@@ -32,8 +42,7 @@ from sttau_reproduction.classification.history import noted
 from sttau_reproduction.classification.networks import NETWORKS, TRIED, Network, find, make_quick
 from sttau_reproduction.classification.predictions import predictions_path, write_arrays, write_summaries
 from sttau_reproduction.classification.splits import OOD, load_splits
-from sttau_reproduction.classification.timing import EXPERIMENT as TIMING
-from sttau_reproduction.classification.timing import Timing
+from sttau_reproduction.classification.timing import Timing, timed_cells
 from sttau_reproduction.classification.trained import read_network, train, trainings_of
 
 EXPERIMENT = "paper"
@@ -51,6 +60,8 @@ TABLES: dict[str, tuple[Table, ...]] = {
     "table2": table2.TABLES,
     "table3": table3.TABLES,
     "ablation": ablation.TABLES,
+    "ablation-best": ablation_best.TABLES,
+    "cost": cost.TABLES,
     "dropout-sweep": dropout_sweep.TABLES,
     "inter-patient": inter_patient.TABLES,
     "tuning": tuning.TABLES,
@@ -193,11 +204,12 @@ class Work:
 
     def _try(self, cell: Cell, seconds: float) -> Result | Exception:
         try:
-            return self._evaluate(cell, seconds)
+            return self.evaluate(cell, seconds)
         except Exception as failure:
             return failure
 
-    def _evaluate(self, cell: Cell, seconds: float) -> Result:
+    def evaluate(self, cell: Cell, seconds: float) -> Result:
+        """Evaluate a cell whose networks are there; ``seconds`` is the time that their training took."""
         began = time.perf_counter()
         settings = cell.settings
         model, log = read_network(self.folder / "networks", cell, self.device)
@@ -287,20 +299,26 @@ def run(
     with noted(cells, store, folder):
         outcome = run_cells(cells, work, store.folder, workers=workers, group_by=together, **options)
     done = {(result.data, result.method) for result in outcome.results if result.seed == 0}
-    timed = [replace(cell, experiment=TIMING) for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
+    shown = [cell for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
     write_summaries(folder)
-    failures, results = outcome.failures, _with_times(outcome.results, timed, store)
+    failures, results = outcome.failures, _with_times(outcome.results, shown, store)
     _write(results, folder / "results.jsonl")
     if timing:
+        timed = list({cell.key: cell for cell, _ in timed_cells(shown).values()}.values())
         failures = failures + run_cells(timed, per_cell(Timing(device)), store.folder, workers=1, **options).failures
-        results = _with_times(outcome.results, timed, store)
+        results = _with_times(outcome.results, shown, store)
         _write(results, folder / "results.jsonl")
     return Outcome(results, failures)
 
 
-def _with_times(results: Sequence[Result], timed: Sequence[Cell], store: Store) -> list[Result]:
+def _with_times(results: Sequence[Result], cells: Sequence[Cell], store: Store) -> list[Result]:
     """Results, those of first seeds with what was measured of their times, now or before."""
-    times = {(cell.data, cell.method): found.metrics for cell in timed if (found := store.read(cell)) is not None}
+    timed = timed_cells(cells)
+    times = {
+        (cell.data, cell.method): {name: timed[cell.key][1] * seconds for name, seconds in found.metrics.items()}
+        for cell in cells
+        if (found := store.read(timed[cell.key][0])) is not None
+    }
     return [
         replace(result, metrics=result.metrics | times.get((result.data, result.method), {}))
         if result.seed == 0

@@ -13,6 +13,9 @@ DATA: dict[str, str] = {
     "bih_inter_patient": "Heartbeats of other patients",
 }
 
+#: A detector that reads nothing but the length of a text: a row in tables of detection.
+LENGTH = "length"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -25,6 +28,7 @@ class Column:
         goal: Better direction; None where neither is.
         interval: show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``, not the number itself.
         chance: Whether to show what a calibrated network with the first seed's probabilities would have, in its place.
+        count: Whether to show how many seeds have the metric, in its place.
 
     Example:
         >>> Column("ece", "ECE %", 2).goal
@@ -37,6 +41,7 @@ class Column:
     goal: Literal["min", "max"] | None = "min"
     interval: bool = False
     chance: bool = False
+    count: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Table:
         columns: Columns of each data set.
         paper: The paper's values by data set, network and key of the column.
         goals: what ``st-tau-best`` should reach: by data set and column's key.
+        others: Titles of rows that are no networks, by their name in results.
     """
 
     name: str
@@ -58,6 +64,7 @@ class Table:
     columns: tuple[Column, ...]
     paper: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
 
 
 def rows(columns: tuple[Column, ...], numbers: Mapping[str, tuple[float, ...]]) -> dict[str, dict[str, float]]:

@@ -35,6 +35,9 @@ COLORS = {
     "lstm-best-ensemble": "#7a5532",
     "automaton": "#0f766e",
     "automata": "#0f766e",
+    "dropout-best": "#b3471d",
+    "dropout-paths": "#9aa0a6",
+    "st-tau-64": "#8a4fd0",
 }
 #: Shapes, sizes and what lies above what; an LSTM trained as ST-τ may come to lie where that does.
 _MARKS = {

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from sttau_reproduction.classification import variants
+
 #: The paper's grids: rates of variational dropout, and (μ, ρ) that Bayes by Backprop begins with.
 RATES = (0.05, 0.1, 0.15)
 PRIORS = tuple(product((0.0, 0.01), (-1, -2, -3, -4)))
@@ -27,9 +29,9 @@ TITLES: dict[str, str] = {
     "st-tau-100": "ST-τ, k = 100",
     "st-tau-classes-plain": "ST-τ, k = classes, no peepholes",
     "st-tau-10-plain": "ST-τ, k = 10, no peepholes",
-    "st-tau-best": "ST-τ, best",
+    "st-tau-best": "ST-τ, mixed states",
     "lstm-best": "LSTM, matched training",
-    "st-tau-ensemble": "ensemble of five ST-τ, best",
+    "st-tau-ensemble": "ensemble of five ST-τ, mixed states",
     "lstm-best-ensemble": "ensemble of five LSTMs, matched training",
     "laplace": "LSTM, matched training, Laplace",
     "sp-gru": "SP-GRU",
@@ -40,9 +42,14 @@ TITLES: dict[str, str] = {
     **{f"dropout-{rate}": f"VD, rate {rate}" for rate in RATES},
     **{f"bayes-{mean}{rho}": f"BBB, μ = {mean}, ρ = {rho}" for mean, rho in PRIORS},
     **{f"bayes-narrow{rho}": f"BBB, ρ = {rho}, narrow prior" for rho in NARROW},
+    **variants.TITLES,
 }
 #: Networks that are tried with a part of the updates, to choose by validation error.
-TRIED = tuple(name for name in TITLES if name.startswith(("dropout-", "bayes-")) and not name.endswith("-tuned"))
+TRIED = (
+    *(f"dropout-{rate}" for rate in RATES),
+    *(f"bayes-{mean}{rho}" for mean, rho in PRIORS),
+    *(f"bayes-narrow{rho}" for rho in NARROW),
+)
 
 MEMBERS = 10  # of the ensemble: the networks ``lstm`` of seeds 0, 1 …
 
@@ -243,7 +250,7 @@ def _declare(data: str) -> list[Network]:
             settings = {**sizes, "cell": "gru", "mode": "exact", **own}
             method = "mixture" if "size" in own else "st-tau"
             networks.append(Network(name, data, method, settings, _AUTOMATA_TRAINING[data], SEEDS[name]))
-    return networks
+    return [*networks, *variants.variants_of(networks)]
 
 
 def _sampling_free(matched: Network) -> Network:
@@ -279,7 +286,7 @@ def find(data: str, name: str) -> Network:
 
 
 _QUICK_PART = {"train": 2000, "validation": 500, "test": 1000}
-_QUICK_SIZES = {"hidden_size": 16, "embedding_size": 16, "size": 2}
+_QUICK_SIZES = {"hidden_size": 16, "embedding_size": 16, "size": 2, "member_size": 2}
 
 
 def make_quick(network: Network) -> Network:

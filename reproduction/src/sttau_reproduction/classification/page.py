@@ -18,7 +18,9 @@ from sttau_reproduction.classification.drawing import COLORS
 #: Figures that are shown below a table; the others come at the end.
 _BELOW = {
     "table1": ("reliability-bih", "reliability-imdb", "tradeoff", "risk-coverage-bih", "risk-coverage-imdb"),
+    "cost": ("cost-bih", "cost-imdb"),
     "ablation": ("ablation",),
+    "corrupted-bih": ("corrupted",),
     "dropout-sweep": ("dropout-sweep",),
 }
 _DEEP = COLORS["st-tau-best"]  # a dark blue, which the page makes bright on a dark background

@@ -12,8 +12,10 @@ from sttau.data import DATASETS, load
 from sttau.data.source import data_folders, find, is_prepared
 from sttau.files import write_atomically
 from sttau.jobs import Result, read_results
-from sttau_reproduction.classification import ablation, dropout_sweep, figures, table1
+from sttau_reproduction.classification import ablation, cost, dropout_sweep, figures, table1
 from sttau_reproduction.classification.declaration import DATA
+from sttau_reproduction.classification.diagnostics.drawing import corruption_figure, cost_figure
+from sttau_reproduction.classification.diagnostics.work import read_diagnostics
 from sttau_reproduction.classification.drawing import (
     Traces,
     ablation_figure,
@@ -42,6 +44,11 @@ FIGURES = {
     "ablation": "OOD detection over the number of states; error bars over repeated predictions, rings for other seeds",
     "reading-bih": "Class probabilities of ST-τ while it reads a heartbeat: mean and central 80 % of samples",
     "reading-imdb": "Probability of a positive review word by word: mean and central 80 % of samples",
+    **{
+        f"cost-{data}": f"Quality against cost; marks on the line are on the front: {DATA[data]}"
+        for data in cost.TABLES[0].networks
+    },
+    "corrupted": "Calibration over the severity of corruptions: means over seeds",
 }
 
 
@@ -63,7 +70,9 @@ def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Pat
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; name the folder of sttau-reproduce paper, which writes it")
     results, summaries = read_results(path), read_summaries(folder)
-    made, drawn = tables(results, summaries, read_history(folder)), draw(results, summaries)
+    diagnostics = read_diagnostics(folder)
+    made = tables(results, summaries, read_history(folder), diagnostics)
+    drawn = draw(results, summaries, diagnostics=diagnostics)
     titles = {table.name: table.title for table in TABLES} | {"time": "Time"}
     pages = {name: f"# {title}\n\n{made[name]}\n" for name, title in titles.items()}
     shown = [f"## {FIGURES[name]}\n\n![{FIGURES[name]}]({name}.png)\n" for name in drawn]
@@ -98,13 +107,19 @@ def figure_links(drawn: Iterable[str]) -> dict[str, str]:
     }
 
 
-def draw(results: Sequence[Result], summaries: Summaries, traces: Traces | None = None) -> dict[str, Figure]:
+def draw(
+    results: Sequence[Result],
+    summaries: Summaries,
+    traces: Traces | None = None,
+    diagnostics: Sequence[Result] = (),
+) -> dict[str, Figure]:
     """All figures that there are numbers for, by name.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions.
         traces: Function from a test row to its ECG, or None; by default it is looked up where BIH is on this machine.
+        diagnostics: rows of ``diagnostics.jsonl.gz``.
     """
     of = figures.FIGURES
     columns = {column.key: column.title for column in ablation.TABLES[0].columns}
@@ -124,6 +139,8 @@ def draw(results: Sequence[Result], summaries: Summaries, traces: Traces | None 
         "ablation": ablation_figure("imdb", {"learned": ablation.LEARNED, "fixed": ablation.FIXED}, areas, results),
         "reading-bih": heartbeat_figure(of["reading"]["bih"], summaries, traces or _trace),
         "reading-imdb": sentence_figure(of["reading"]["imdb"], summaries),
+        **{f"cost-{data}": cost_figure(data, results) for data in cost.TABLES[0].networks},
+        "corrupted": corruption_figure(diagnostics),
     }
     return {name: figure for name, figure in every.items() if figure is not None}
 

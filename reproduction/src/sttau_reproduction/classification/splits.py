@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
+from sttau.layers import LayerMode
 from sttau.models import Predictor
 
 #: OOD data sets that networks are evaluated on, by the data they were trained on.
@@ -114,7 +115,9 @@ def lengths_of(data: SequenceDataset) -> Tensor | None:
     return None if bool((data.lengths == data.inputs.shape[1]).all()) else data.lengths
 
 
-def predict_probabilities(model: Predictor, data: SequenceDataset, samples: int = 10, seed: int = 0) -> Tensor:
+def predict_probabilities(
+    model: Predictor, data: SequenceDataset, samples: int = 10, seed: int = 0, mode: LayerMode | None = None
+) -> Tensor:
     """Predict the class probabilities of all sequences.
 
     Args:
@@ -122,6 +125,7 @@ def predict_probabilities(model: Predictor, data: SequenceDataset, samples: int 
         data: Sequences to predict.
         samples: Monte Carlo samples per member.
         seed: Seed of the sampling noise.
+        mode: Mode of the layer; its own by default.
 
     Returns:
         (runs, sequences, classes) float32 probabilities of the single samples, or members, on the CPU.
@@ -132,7 +136,7 @@ def predict_probabilities(model: Predictor, data: SequenceDataset, samples: int 
         >>> predict_probabilities(model, load("digits", "test"), samples=3).shape
         torch.Size([3, 359, 10])
     """
-    prediction = predict(model, data.inputs, lengths_of(data), samples, seed, keep_samples=True)
+    prediction = predict(model, data.inputs, lengths_of(data), samples, seed, mode, keep_samples=True)
     drawn = prediction.mean[None] if prediction.samples is None else prediction.samples  # exact inference has none
     probabilities: Tensor = drawn.cpu()
     return probabilities

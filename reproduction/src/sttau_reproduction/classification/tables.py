@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from statistics import mean, stdev
 
 from sttau.jobs import Result
 from sttau.metrics import randomization_test
 from sttau.tables import markdown_table
-from sttau_reproduction.classification import ablation, dropout_sweep, inter_patient, table1, table2, table3, tuning
+from sttau_reproduction.classification import (
+    ablation,
+    ablation_best,
+    cost,
+    dropout_sweep,
+    inter_patient,
+    table1,
+    table2,
+    table3,
+    tuning,
+)  # fmt: skip
 from sttau_reproduction.classification.declaration import DATA, Column, Table
+from sttau_reproduction.classification.diagnostics import detection
+from sttau_reproduction.classification.diagnostics import tables as diagnostic
 from sttau_reproduction.classification.history import Stretch, needed
 from sttau_reproduction.classification.networks import TITLES, find
 from sttau_reproduction.classification.predictions import Summaries
@@ -18,7 +31,11 @@ from sttau_reproduction.metrics import metrics_of
 
 _SWEEP = dropout_sweep.TABLES[0]  # whose rates become rows
 TABLES: tuple[Table, ...] = (
-    *table1.TABLES, *table2.TABLES, *table3.TABLES, *inter_patient.TABLES, *ablation.TABLES, *tuning.TABLES, _SWEEP,
+    *table1.TABLES, *diagnostic.TABLES[:1],
+    *(detection.with_lengths_matched(table, score) for table, score in zip(table2.TABLES, table2.SCORES, strict=True)),
+    *table3.TABLES, *cost.TABLES, *inter_patient.TABLES,
+    *(replace(table, others=detection.OTHERS) for table in ablation.TABLES), *ablation_best.TABLES, *tuning.TABLES,
+    _SWEEP, *diagnostic.TABLES[1:],
 )  # fmt: skip
 MISSING = "—"
 LEVEL = 0.005  # of the paper's test of errors
@@ -26,13 +43,19 @@ _TESTED = ("pe", "scaled_pe")  # scaling does not change what is predicted
 _BEST = "st-tau-best"  # has goals
 
 
-def tables(results: Sequence[Result], summaries: Summaries, history: Sequence[Stretch] = ()) -> dict[str, str]:
+def tables(
+    results: Sequence[Result],
+    summaries: Summaries,
+    history: Sequence[Stretch] = (),
+    diagnostics: Sequence[Result] = (),
+) -> dict[str, str]:
     """All tables as Markdown, by the name of their declaration; what was not computed is shown as a dash.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
         history: Runs that computed them.
+        diagnostics: rows of ``diagnostics.jsonl.gz``.
 
     Example:
         >>> made = tables([], {})
@@ -40,16 +63,29 @@ def tables(results: Sequence[Result], summaries: Summaries, history: Sequence[St
         | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 |
     """
     made = {}
+    joined = detection.join_detection(results, diagnostics)
     for table in TABLES:
-        parts = {
-            data: markdown_table(
-                *(sweep_rows(data, results) if table is _SWEEP else table_rows(table, data, results, summaries))
-            )
-            for data in table.networks
-        }
+        rows = diagnostics if table in diagnostic.TABLES else joined
+        parts = {data: markdown_table(*_rows(table, data, rows, summaries)) for data in table.networks}
         headed = (f"**{DATA[data]}**\n\n{part}" for data, part in parts.items())
         made[table.name] = "\n\n".join(headed if len(parts) > 1 else parts.values())
-    return made | {"time": time_table(history)}
+    return made | {"time": time_table(history), "detection-finding": detection.finding(results, diagnostics)}
+
+
+def _rows(
+    table: Table, data: str, results: Sequence[Result], summaries: Summaries
+) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """Rows and header of a table; some have a form of their own."""
+    if table is _SWEEP:
+        return sweep_rows(data, results)
+    rows, header = table_rows(table, data, results, summaries)
+    if table in cost.TABLES:
+        names = table.networks[data]
+        for column in cost.COSTS:
+            best = cost.fronts(results, data, names, column.key)
+            rows = [(*row, ", ".join(best.get(name, ()))) for row, name in zip(rows, names, strict=True)]
+            header = (*header, f"on the front of {column.title.split()[-2].strip(',')}")
+    return rows, header
 
 
 def time_table(history: Sequence[Stretch]) -> str:
@@ -131,20 +167,24 @@ def table_rows(
     found = {network: cells_of(results, data, network) for network in table.networks[data]}
     paper, goals = table.paper.get(data, {}), table.goals.get(data, {})
     groups = [(name, list(part)) for name, part in groupby(table.columns, lambda column: _parts(column)[0])]
-    header, rows = ["method", "seeds"], [[title_of(name, data), _count(cells)] for name, cells in found.items()]
+    others = {name: cells_of(results, data, name) for name in table.others}
+    header = ["method", "seeds"]
+    rows = [[title_of(name, data), _count(cells)] for name, cells in found.items()]
+    rows += [[title, MISSING] for title in table.others.values()]
     goal = [f"goal for {title_of(_BEST, data)}", ""]
     for group, columns in groups:
         for column in columns:
             bold = _best(column, found, data, summaries)
             header.append(column.title)
-            for row, (name, cells) in zip(rows, found.items(), strict=True):
+            for row, (name, cells) in zip(rows, (found | others).items(), strict=True):
                 shown = by_chance(summaries, data, name, column) if column.chance else show(cells, column)
                 row.append(f"**{shown}**" if name in bold else shown)
             goal.append(_goal(column, goals.get(column.key), found.get(_BEST, [])))
-        theirs = [column for column in columns if any(column.key in numbers for numbers in paper.values())]
+        plain = [column for column in columns if not (column.interval or column.chance or column.count)]
+        theirs = [column for column in plain if any(column.key in numbers for numbers in paper.values())]
         if theirs:
             header.append(f"paper{f', {group}' if group else ''}: {' / '.join(_parts(c)[1] for c in theirs)}")
-            for row, name in zip(rows, found, strict=True):
+            for row, name in zip(rows, found | others, strict=True):
                 numbers = paper.get(name, {})
                 row.append(" / ".join(f"{numbers[c.key]:.{c.digits}f}" for c in theirs if c.key in numbers))
             goal.append("")
@@ -159,6 +199,8 @@ def show(cells: Sequence[Result], column: Column) -> str:
         >>> show(rows, Column("pe", "PE %", 2)), show(rows[:1], Column("pe", "PE %", 2)), show([], table1.COLUMNS[0])
         ('1.50 ± 0.71', '1.00', '—')
     """
+    if column.count:
+        return _count([cell for cell in cells if column.key in cell.metrics])
     form = f",.{column.digits}f"
     first = next((cell.metrics for cell in cells if cell.seed == 0), {})
     if column.interval:
@@ -191,7 +233,7 @@ def by_chance(summaries: Summaries, data: str, network: str, column: Column) -> 
 def _best(column: Column, found: Mapping[str, Sequence[Result]], data: str, summaries: Summaries) -> set[str]:
     """Networks in bold: the best, for errors also those that the paper's test cannot tell from it on seed 0."""
     means = {name: mean(values) for name, cells in found.items() if (values := values_of(cells, column.key))}
-    if column.goal is None or column.interval or column.chance or len(means) < 2:
+    if column.goal is None or column.interval or column.chance or column.count or len(means) < 2:
         return set()
     best = (min if column.goal == "min" else max)(means, key=lambda name: means[name])
     bold = {name for name in means if means[name] == means[best]}

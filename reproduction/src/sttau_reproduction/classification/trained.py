@@ -42,6 +42,8 @@ def trainings_of(cell: Cell) -> list[Cell]:
     if method == "ensemble":  # members are trained alone; those of other methods with several are trained together
         size = settings.pop("size")
         method = settings.pop("member", settings["cell"])  # plain methods are named as their cells
+        if "member_size" in settings:  # the number of networks that are one member
+            settings["size"] = settings.pop("member_size")
     depends = {"settings": settings, "training": cell.settings["training"], "part": cell.settings["part"]}
     seeds = [cell.seed] if size is None else range(size)
     return [Cell("network", cell.data, method, seed, depends, VERSION) for seed in seeds]
@@ -55,9 +57,14 @@ def network_path(folder: Path, training: Cell) -> Path:
 def read_network(folder: Path, cell: Cell, device: str) -> tuple[Predictor, list[Update]]:
     """The network of a cell, trained, and the log of its training; of an ensemble, that of the first member."""
     paths = [network_path(folder, training) for training in trainings_of(cell)]
-    members = [load(path) for path in paths]
-    model = DeepEnsemble(members) if cell.settings["method"] == "ensemble" else members[0]
+    models = [load(path) for path in paths]
+    model = join(models) if cell.settings["method"] == "ensemble" else models[0]
     return model.to(device).eval(), read_log(paths[0].with_suffix(".jsonl"))
+
+
+def join(models: Sequence[Predictor]) -> DeepEnsemble:
+    """An ensemble of all members of these networks."""
+    return DeepEnsemble([member for model in models for member in model.members])
 
 
 class Settled(NamedTuple):

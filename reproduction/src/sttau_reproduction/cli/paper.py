@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -20,7 +20,8 @@ def paper(
     what: Annotated[
         str,
         typer.Argument(
-            help="Part: table1, table2, table3, figures, ablation, dropout-sweep, inter-patient, tuning or all."
+            help="Part: table1, table2, table3, figures, ablation, ablation-best, cost, dropout-sweep, inter-patient, "
+            "tuning or all; or diagnostics, a second look at the same networks."
         ),
     ],
     seeds: Annotated[int | None, typer.Option(help="Number of seeds per network, instead of those declared.")] = None,
@@ -47,23 +48,27 @@ def paper(
     """Compute tables and figures of the paper: train what is missing, evaluate it, write a report.
 
     Finished cells are not computed again; an interrupted run resumes when the same command is given again.
+    Networks that are there are not trained again, whichever part they were trained for.
 
     Example: sttau-reproduce paper table1 --quick
     """
     from sttau.jobs import Backend
-    from sttau_reproduction.classification import cells as experiment
+    from sttau_reproduction.classification import cells
+    from sttau_reproduction.classification.diagnostics import work as diagnostics
 
+    again = what == "diagnostics"
+    experiment: Any = diagnostics if again else cells
     out = out or RESULTS / ("paper-quick" if quick else "paper")
     check_folder(out)
     device = choose_device(device)
     with plain_errors():
         if on not in get_args(Backend):
             raise ValueError(f"--on must be one of {', '.join(get_args(Backend))}, got {on!r}")
-        networks = experiment.choose(experiment.networks_of(what), data or (), network or ())
-        cells = experiment.cells_of(networks, seeds, quick)
+        every = diagnostics.networks_of() if again else cells.networks_of(what)
+        chosen = experiment.cells_of(cells.choose(every, data or (), network or ()), seeds, quick)
         experiment.check_folder(out, quick)
-        missing = experiment.missing_cells(cells, out)
-        print_line(f"{what}: {len(cells)} cells, of which {len(missing)} are to be computed")
+        missing = experiment.missing_cells(chosen, out)
+        print_line(f"{what}: {len(chosen)} cells, of which {len(missing)} are to be computed")
         if dry_run:
             for cell in missing:
                 print_line(f"  {cell.title}")
@@ -71,22 +76,25 @@ def paper(
         if quick:
             print_line(_QUICK, style="yellow")
         if missing:
-            experiment.check_data(missing)
+            cells.check_data(missing)
         try:
             outcome = experiment.run(
-                cells,
+                chosen,
                 out,
                 on=cast(Backend, on),
                 workers=workers,
                 device=device,
                 at_once=at_once,
-                timing=timing,
                 progress=show_steps(),
+                **({} if again else {"timing": timing}),
             )
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"interrupted; {out} keeps what is done. The same command resumes.") from error
-        print_line(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}")
-        _report(out, {table.name: table.title for table in experiment.tables_of(what)})
+        if again:
+            print_line(f"Results: {diagnostics.results_path(out)}")
+        else:
+            print_line(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}")
+            _report(out, {table.name: table.title for table in cells.tables_of(what)})
         if quick:
             print_line(_QUICK, style="yellow")
     show_failures(outcome.failures)

@@ -1,0 +1,114 @@
+"""What diagnostics add to the tables of detection: equal length, and the length alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import mean
+
+from sttau.jobs import Result
+from sttau_reproduction.classification.declaration import LENGTH, Column, Table
+from sttau_reproduction.classification.table2 import OOD, SCORES
+
+#: Rows of tables of detection that are no networks.
+OTHERS = {LENGTH: "length alone"}
+
+
+def with_lengths_matched(table: Table, score: str) -> Table:
+    """Add to a table of detection what is found at equal length, and the row of the length alone.
+
+    Args:
+        table: Table of one OOD score.
+        score: Name of the score in metrics.
+    """
+    added = [Column(f"{out}_{score}_auroc", f"{title}: O-AUROC, 95 % interval", 1, interval=True)
+             for out, title in OOD.items()]  # fmt: skip
+    added.append(Column(f"customer_{score}_matched_auroc", "equal length: seeds", 0, count=True))
+    for out, title in OOD.items():
+        key, group = f"{out}_{score}_matched", f"{title}, equal length"
+        added += [
+            Column(f"{key}_aupr", f"{group}: O-AUPR %", 1, "max"),
+            Column(f"{key}_auroc", f"{group}: O-AUROC %", 1, "max"),
+            Column(f"{key}_auroc", f"{group}: O-AUROC, 95 % interval", 1, interval=True),
+        ]
+    return replace(table, columns=(*table.columns, *added), others=OTHERS)
+
+
+def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> list[Result]:
+    """Results with what diagnostics add on detection, seed by seed; what results have already stays.
+
+    The length alone is no score of a network, so its areas stand in the table of every score.
+
+    Example:
+        >>> row = Result("paper", "imdb", "lstm", None, 0, {"pe": 1.0, "customer_entropy_auroc": 80.0}, {}, 1.0)
+        >>> more = {"pe": 2.0, "customer_entropy_matched_auroc": 50.0, "customer_entropy_auroc": 81.0}
+        >>> (joined,) = join_detection([row], [Result("diagnostics", "imdb", "lstm", None, 0, more, {}, 1.0)])
+        >>> joined.metrics
+        {'customer_entropy_matched_auroc': 50.0, 'customer_entropy_auroc': 80.0, 'pe': 1.0}
+    """
+    prefixes = tuple(f"{out}_" for out in OOD)
+    more = {
+        (row.data, row.method, row.seed): {key: v for key, v in row.metrics.items() if key.startswith(prefixes)}
+        for row in diagnostics
+    }
+    joined = [replace(row, metrics=more.get((row.data, row.method, row.seed), {}) | row.metrics) for row in results]
+    return [*joined, *(_for_every_score(row) for row in diagnostics if row.method == LENGTH)]
+
+
+def _for_every_score(row: Result) -> Result:
+    metrics = {}
+    for key, value in row.metrics.items():
+        out, _, rest = key.partition("_")
+        metrics |= {f"{out}_{score}_{rest}": value for score in SCORES}
+    return replace(row, metrics=metrics)
+
+
+def finding(results: Sequence[Result], diagnostics: Sequence[Result]) -> str:
+    """What length has to do with detection, in numbers; a dash where there are none yet.
+
+    Example:
+        >>> finding([], [])
+        '—'
+    """
+    key = "max_probability"
+    lengths = [row.metrics for row in diagnostics if row.method == LENGTH]
+    rows = [row for row in diagnostics if f"customer_{key}_matched_auroc" in row.metrics]
+    if not lengths:
+        return "—"
+    (alone,) = lengths
+    text = (
+        f"Test reviews of IMDB have {alone['length']:.0f} words on average, customers' sentences "
+        f"{alone['customer_length']:.0f} and sentences on films {alone['movie_length']:.0f}. "
+        "The length of a text alone separates the reviews from the others with an AUROC of "
+        f"{alone['customer_auroc']:.1f} and {alone['movie_auroc']:.1f} %."
+    )
+    if not rows:
+        return text
+    names = {(row.data, row.method) for row in rows}
+    parts = []
+    for out, title in OOD.items():
+        before = _means(rows, f"{out}_{key}_auroc")
+        after = _means(rows, f"{out}_{key}_matched_auroc")
+        parts.append(f"from {min(before):.1f} … {max(before):.1f} % to {min(after):.1f} … {max(after):.1f} % ({title})")
+    scores = {name: _scores(rows, name) for name in ("variance", "mutual_information", "feature_distance")}
+    best = max((value for values in scores.values() for value in values), default=None)
+    text += (
+        f" When reviews are cut to the lengths of the OOD texts, four for each, the O-AUROC of {len(names)} networks by "
+        f"their largest probability goes {parts[0]} and {parts[1]}, where 50 % is chance."
+    )
+    if best is not None:
+        text += f" The other scores reach {best:.1f} % at most."
+    return text
+
+
+def _means(rows: Sequence[Result], key: str) -> list[float]:
+    """The mean over seeds for each network that has a metric."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if key in row.metrics:
+            found.setdefault(row.method, []).append(row.metrics[key])
+    return [mean(values) for values in found.values()]
+
+
+def _scores(rows: Sequence[Result], score: str) -> list[float]:
+    return [value for out in OOD for value in _means(rows, f"{out}_{score}_matched_auroc")]

@@ -1,0 +1,106 @@
+"""Tables of the diagnostics."""
+
+from __future__ import annotations
+
+from sttau_reproduction.classification.declaration import Column, Table
+from sttau_reproduction.classification.diagnostics.samples import NUMBERS
+from sttau_reproduction.classification.networks import declared
+
+FINITE = (
+    "state-regularized", "st-tau-classes", "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-100",
+    "st-tau-best", "st-tau-64", "automaton", "automata",
+)  # fmt: skip
+COMPARED = (
+    "lstm", "dropout-tuned", "state-regularized", "st-tau-10", "st-tau-best", "st-tau-64", "lstm-best", "dropout-paths",
+    "dropout-best", "automaton", "automata",
+)  # fmt: skip
+SAMPLED = ("bayes-tuned", "dropout-tuned", "st-tau-10", "st-tau-best", "st-tau-64", "dropout-best")
+#: Corruptions by data set, in order, and their names in tables and figures.
+CORRUPTIONS = {
+    "bih": {"noise": "noise", "dropped": "dropped samples", "lead_off": "lead off", "classes": "class frequencies"},
+    "imdb": {"typos": "typos", "deleted": "deleted words", "classes": "class frequencies"},
+}
+METRICS = {"pe": ("PE %", 2), "nll": ("NLL", 3), "ece": ("ECE %", 2)}
+_SEVERITIES = (3, 5)
+
+
+def _reading(mode: str) -> tuple[Column, ...]:
+    return (
+        Column(f"{mode}_pe", f"{mode}: PE %", 2, None),
+        Column(f"{mode}_agreement", f"{mode}: agreement %", 2, None),
+        Column(f"{mode}_distance", f"{mode}: distance", 4, None),
+    )
+
+
+def _corruption(data: str) -> Table:
+    kinds = CORRUPTIONS[data]
+    columns = [
+        Column(f"{kind}_{severity}_{metric}", f"{title}, {severity}: {name}", digits)
+        for kind, title in kinds.items()
+        for severity in _SEVERITIES
+        for metric, (name, digits) in METRICS.items()
+    ]
+    plain = tuple(
+        Column(f"clean_0_{metric}", f"as it is: {name}", digits) for metric, (name, digits) in METRICS.items()
+    )
+    return Table(
+        name=f"corrupted-{data}",
+        title="Corrupted input: " + {"bih": "heartbeats", "imdb": "reviews"}[data],
+        networks={data: declared(data, COMPARED)},
+        columns=(*plain, *columns),
+    )
+
+
+TABLES = (
+    Table(
+        name="finiteness",
+        title="How finite each network is",
+        networks={data: declared(data, FINITE) for data in ("bih", "imdb")},
+        columns=(
+            Column("states", "states", 0, None),
+            Column("states_per_step", "per step", 2, None),
+            Column("states_in_all", "in use", 2, None),
+            Column("states_largest", "largest share", 3, None),
+            Column("tau", "τ", 2, None),
+            *_reading("soft"),
+            *_reading("hard"),
+            *_reading("exact"),
+            Column("total", "total, bits", 4, None),
+            Column("aleatoric", "aleatoric, bits", 4, None),
+            Column("epistemic", "epistemic, bits", 4, None),
+        ),
+    ),
+    *(_corruption(data) for data in CORRUPTIONS),
+    *(
+        Table(
+            name=f"samples-{key}",
+            title=f"Number of samples: {title}",
+            networks={data: declared(data, SAMPLED) for data in ("bih", "imdb")},
+            columns=tuple(
+                Column(f"samples_{number}_{key}", str(number), digits, None)
+                for number in NUMBERS
+                if key != "corrected" or number > 1
+            ),
+        )
+        for key, title, digits in (
+            ("nll", "NLL", 4),
+            ("ece", "ECE %", 2),
+            ("information", "mutual information, bits", 4),
+            ("corrected", "mutual information, corrected for the number of samples, bits", 4),
+        )
+    ),
+    Table(
+        name="patients",
+        title="Intervals over patients and over single heartbeats",
+        networks={"bih": declared("bih", COMPARED), "bih_inter_patient": declared("bih_inter_patient", COMPARED)},
+        columns=tuple(
+            column
+            for metric, (name, digits) in METRICS.items()
+            for column in (
+                Column(metric, f"{name}, first seed", digits, None),
+                Column(f"beat_{metric}", f"{name}, over beats", digits, interval=True),
+                Column(f"patient_{metric}", f"{name}, over patients", digits, interval=True),
+            )
+        ),
+    ),
+)
