@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from sttau.data import SequenceDataset
-from sttau.jobs import Outcome
+from sttau.jobs import Outcome, read_results
 from sttau_reproduction.cli import app
 from sttau_reproduction.power import data
 from sttau_reproduction.power import work as power
@@ -144,8 +144,8 @@ def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(power, "cells", lambda plan: few)
     monkeypatch.setattr(power, "run_cells", here)
     shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
-    assert "results.jsonl" in shown.output
-    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+    assert "results.jsonl.gz" in shown.output
+    assert len(read_results(tmp_path / "results.jsonl.gz")) == 2
     assert [set(line) for line in read_hours(tmp_path / "hours.jsonl")] == [{"setting", "name", "seed", "pit"}] * 2
 
 

@@ -312,7 +312,7 @@ def measure(cell: Cell, folder: Path, kept: Path) -> Result:
 def run(
     folder: Path, plan: Plan | None = None, workers: int = 1, progress: Callable[[Step], None] = lambda _: None
 ) -> Outcome:
-    """Make every cell that the folder does not hold yet; write ``results.jsonl`` and ``hours.jsonl`` into it.
+    """Make every cell that the folder does not hold yet; write ``results.jsonl.gz`` and ``hours.jsonl`` into it.
 
     Args:
         folder: for results; finished cells are kept in ``cells`` below it.
@@ -325,7 +325,7 @@ def run(
     outcome = run_cells(
         every, per_cell(partial(measure, kept=kept)), folder / "cells", workers=workers, progress=progress
     )
-    write_results(outcome.results, folder / "results.jsonl")
+    write_results(outcome.results, folder / "results.jsonl.gz")
     shown = [json.loads(path.read_text("utf-8")) for cell in every if (path := kept / f"{cell.key}.json").exists()]
     lines = [json.dumps(reduce_hours(line), sort_keys=True) + "\n" for line in shown]
     write_atomically(folder / "hours.jsonl", "".join(lines).encode())
