@@ -91,9 +91,9 @@ def _value(name: str, cell: str) -> Any:
 def page_tables(root: Path) -> dict[str, dict[str, str]]:
     """The tables of each page of the library's documentation, by their names in its markers."""
     results = root / _RESULTS
-    automata = automata_tables.tables(read_results(results / "automata/results.jsonl"))
+    automata = automata_tables.tables(read_results(results / "automata/results.jsonl.gz"))
     compiled = compiled_rows(read_results(results / "automata/speed.jsonl"))
-    power = power_tables.tables(read_results(results / "household-power/results.jsonl"))
+    power = power_tables.tables(read_results(results / "household-power/results.jsonl.gz"))
     return {
         "docs/automata.md": _named("automata", automata | {"compiled": markdown_table(compiled, COMPILED)}),
         "docs/regression.md": _named("power", power),

@@ -15,12 +15,12 @@ from sttau_reproduction.automata.grammars import long_strings
 from sttau_reproduction.automata.languages import cramer_rao, frequencies
 from sttau_reproduction.automata.work import measure, run
 
-RESULTS = Path(__file__).parents[2] / "results" / "automata" / "results.jsonl"
+RESULTS = Path(__file__).parents[2] / "results" / "automata" / "results.jsonl.gz"
 ONE = replace(QUICK, grammars=(1,), baseline_seeds=0, mode_seeds=0, languages=())  # learns two languages, no more
 
 
 def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
+    path = tmp_path / "results.jsonl.gz"
     steps: list[Step] = []
     first = run(tmp_path, ONE, progress=steps.append)
     assert not first.failures

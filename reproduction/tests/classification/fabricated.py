@@ -29,7 +29,7 @@ _MEMBERS = ("ensemble", "laplace", "mixture")
 
 
 def fabricate(folder: Path, size: int = 400, networks: tuple[Network, ...] = NETWORKS) -> Path:
-    """Write ``results.jsonl``, its diagnostics, ``predictions/`` and ``summary.npz`` for tests of ``size`` sequences."""
+    """Write results, diagnostics, ``predictions/`` and ``summary.npz`` for tests of ``size`` sequences."""
     results = [
         _cell(folder / "predictions", network, seed, size) for network in networks for seed in range(network.seeds)
     ]

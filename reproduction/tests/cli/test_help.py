@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from sttau_reproduction.cli import app
 
 COMMANDS = (
-    "paper", "report", "tables", "trials", "curves", "automata", "power", "cartpole", "speed baselines",
+    "paper", "report", "tables", "merge", "trials", "curves", "automata", "power", "cartpole", "speed baselines",
     "speed automata",
 )  # fmt: skip
 

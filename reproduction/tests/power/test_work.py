@@ -151,8 +151,8 @@ def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch:
     few = [_cell("hour", "persistence"), _cell("hour", "lstm")]
     monkeypatch.setattr(power, "cells", lambda plan: few)
     shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
-    assert "results.jsonl" in shown.output
-    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+    assert "results.jsonl.gz" in shown.output
+    assert len(read_results(tmp_path / "results.jsonl.gz")) == 2
     assert [set(line) for line in read_hours(tmp_path / "hours.jsonl")] == [{"setting", "name", "seed", "pit"}] * 2
 
 
@@ -172,13 +172,13 @@ def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
 def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Path) -> None:
     plan = replace(QUICK, updates=dict.fromkeys(QUICK.updates, 2))
     power.run(tmp_path, plan, methods=["lstm", "automaton"])
-    results, hours = read_results(tmp_path / "results.jsonl"), read_hours(tmp_path / "hours.jsonl")
+    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_hours(tmp_path / "hours.jsonl")
     assert [(line["setting"], line["name"]) for line in hours] == [
         ("paper", "lstm"), ("hour", "lstm"), ("hour", "automaton"), ("day", "lstm"), ("day", "automaton"),
         ("paths", "lstm"),
     ]  # fmt: skip
     power.run(tmp_path, replace(plan, samples=5), methods=["automaton"])
-    again = read_results(tmp_path / "results.jsonl")
+    again = read_results(tmp_path / "results.jsonl.gz")
     assert [result.settings["samples"] for result in again] == [3, 3, 5, 3, 5, 3]
     assert [one == two for one, two in zip(results, again, strict=True)] == [True, True, False, True, False, True]
     assert read_hours(tmp_path / "hours.jsonl") == hours

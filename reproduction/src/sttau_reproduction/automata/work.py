@@ -54,16 +54,16 @@ def _measured(cell: Cell) -> dict[str, float]:
 def run(
     folder: Path, plan: Plan | None = None, workers: int = 1, progress: Callable[[Step], None] = lambda _: None
 ) -> Outcome:
-    """Compute every cell that the folder does not hold yet, and append its line to ``results.jsonl``.
+    """Compute every cell that the folder does not hold yet, and append its line to ``results.jsonl.gz``.
 
     Args:
-        folder: Folder of results; finished cells are kept in ``cells`` below it, and lines of ``results.jsonl`` count
-            as finished cells.
+        folder: Folder of results; finished cells are kept in ``cells`` below it, and lines of ``results.jsonl.gz``
+            count as finished cells.
         plan: Cells to compute; all of them by default.
         workers: Number of processes.
         progress: Callback, called with every cell.
     """
-    every, path = list(cells(plan or Plan())), folder / "results.jsonl"
+    every, path = list(cells(plan or Plan())), folder / "results.jsonl.gz"
     before = earlier_results(path)
     accept_results(every, before, Store(folder / "cells"))
     outcome = run_cells(

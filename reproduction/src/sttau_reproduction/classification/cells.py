@@ -34,6 +34,7 @@ from sttau_reproduction.classification import (
     table2,
     table3,
     tuning,
+    variants,
 )  # fmt: skip
 from sttau_reproduction.classification.declaration import Table
 from sttau_reproduction.classification.evaluation import evaluate
@@ -133,7 +134,8 @@ def cells_of(networks: Iterable[Network], seeds: int | None = None, quick: bool 
     for network in map(make_quick, networks) if quick else networks:
         count = 1 if network.method == "ensemble" else network.seeds if seeds is None else seeds
         draws = network.settings.get("member", network.method) in _DRAWING and network.settings.get("mode") != "exact"
-        runs = 1 if not draws or network.name in TRIED else 2 if quick else RUNS
+        once = network.name in TRIED or network.name in variants.TITLES
+        runs = 1 if not draws or once else 2 if quick else RUNS
         for seed in range(count):
             settings: dict[str, Any] = {
                 "method": network.method,
@@ -221,6 +223,7 @@ class Work:
             runs=settings["prediction_runs"],
             first=_has_file(cell),
             reads=cell.method in READING,
+            sweeps=cell.method not in variants.TITLES,
         )
         if found.arrays:
             name = {"cell": np.array(cell.key)}  # whose predictions they are

@@ -138,7 +138,15 @@ def choose_in_distribution(sequences: int, ood: dict[str, SequenceDataset]) -> d
 
 
 def evaluate(
-    model: Predictor, splits: Splits, log: Sequence[Update], *, samples: int, runs: int, first: bool, reads: bool
+    model: Predictor,
+    splits: Splits,
+    log: Sequence[Update],
+    *,
+    samples: int,
+    runs: int,
+    first: bool,
+    reads: bool,
+    sweeps: bool = True,
 ) -> Evaluation:
     """Evaluate a trained network on everything.
 
@@ -150,6 +158,7 @@ def evaluate(
         runs: Number of predictions with different seeds, where they differ.
         first: Whether it is the network's first seed, of which more is kept.
         reads: Whether predictions after every step are kept too.
+        sweeps: Whether a first seed with variational dropout is evaluated under other rates too.
     """
     test, labels = splits.test, splits.test.labels
     runs = runs if draws(model) else 1
@@ -187,7 +196,7 @@ def evaluate(
         **_history(model, log),
     }
     if first:
-        metrics |= sweep(model, test, samples)
+        metrics |= sweep(model, test, samples) if sweeps else {}
         arrays |= {
             "validation_probabilities": _floats(answered),
             "validation_labels": held_out.numpy().astype(np.uint8),

@@ -150,6 +150,11 @@ def write_summaries(folder: Path) -> Path:
             known[name] = reduce_predictions(arrays)
         if name in known:
             found[name] = known[name]
+    return write_summary(found, folder)
+
+
+def write_summary(found: Summaries, folder: Path) -> Path:
+    """Write summaries as ``summary.npz``, in the order given."""
     content = {"networks": np.array(["/".join(name) for name in found])}
     for field in fields(Summary):
         parts = [getattr(summary, field.name) for summary in found.values()]

@@ -34,6 +34,8 @@ ABLATION = {
     "st-tau-best-average": "no averaging of weights",
 }
 
+_SEEDS = 2  # of each of them
+
 TITLES = {
     "dropout-best": "VD, matched training",
     "dropout-paths": "VD, matched training, 4 paths",
@@ -62,7 +64,7 @@ def variants_of(networks: Sequence[Network]) -> list[Network]:
         made.append(_many_states(best))
     if best.data == "imdb":
         model = {**plain.settings["model"], "paths": best.settings["model"]["paths"]}
-        paths = replace(made[0], name="dropout-paths", settings={**made[0].settings, "model": model})
+        paths = replace(made[0], name="dropout-paths", seeds=1, settings={**made[0].settings, "model": model})
         made += [*_ablation(best), paths]
     known |= {network.name: network for network in made}
     return [*made, *(_ensemble(known[of], name, size) for name, (of, size) in ENSEMBLES.items() if of in known)]
@@ -77,6 +79,7 @@ def _many_states(best: Network) -> Network:
 
 def _ablation(best: Network) -> list[Network]:
     settings: Mapping[str, Any] = best.settings
+    best = replace(best, seeds=_SEEDS)
     one_path = {**settings, "model": {**settings["model"], "paths": 1}}
     forgetful = {name: value for name, value in settings.items() if name != "memory"}
     unaveraged = {name: value for name, value in best.training.items() if name != "average"}

@@ -23,7 +23,7 @@ def automata(
 ) -> None:
     """Learn grammars and stochastic languages, extract automata, and compare with k-means, L*, ALERGIA and others.
 
-    Finished measurements are not computed again; lines of results.jsonl count as finished.
+    Finished measurements are not computed again; lines of results.jsonl.gz count as finished.
 
     Example: sttau-reproduce automata --quick
     """
@@ -37,5 +37,5 @@ def automata(
         outcome = run(out, QUICK if quick else Plan(), workers, show_steps())
         if figures:
             write_snapshots(out / "snapshots.json")
-    print_line(f"Results: {out / 'results.jsonl'}")
+    print_line(f"Results: {out / 'results.jsonl.gz'}")
     show_failures(outcome.failures)

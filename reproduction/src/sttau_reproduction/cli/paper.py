@@ -43,6 +43,9 @@ def paper(
         list[str] | None, typer.Option(help="Name of a network; only such networks are trained; may be repeated.")
     ] = None,
     timing: Annotated[bool, typer.Option(help="Measure the cost of each network alone, at the end.")] = True,
+    report: Annotated[
+        bool, typer.Option(help="Write tables, figures and report.html of the folder at the end.")
+    ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is to be computed.")] = False,
 ) -> None:
     """Compute tables and figures of the paper: train what is missing, evaluate it, write a report.
@@ -94,7 +97,8 @@ def paper(
             print_line(f"Results: {diagnostics.results_path(out)}")
         else:
             print_line(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}")
-            _report(out, {table.name: table.title for table in cells.tables_of(what)})
+            if report:
+                _report(out, {table.name: table.title for table in cells.tables_of(what)})
         if quick:
             print_line(_QUICK, style="yellow")
     show_failures(outcome.failures)

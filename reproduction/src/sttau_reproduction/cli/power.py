@@ -41,5 +41,5 @@ def power(
         plan = replace(QUICK, history=history) if quick else Plan(seeds=seeds, history=history)
         progress = show_steps(lambda cell: f"{cell.settings['setting']}: {name_of(cell)}, seed {cell.seed}")
         outcome = run(out, plan, workers, progress, method or ())
-    print_line(f"Results: {out / 'results.jsonl'}")
+    print_line(f"Results: {out / 'results.jsonl.gz'}")
     show_failures(outcome.failures)

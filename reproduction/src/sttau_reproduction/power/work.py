@@ -349,7 +349,7 @@ def run(
     progress: Callable[[Step], None] = lambda _: None,
     methods: Sequence[str] = (),
 ) -> Outcome:
-    """Make every cell that the folder does not hold yet; write ``results.jsonl`` and ``hours.jsonl`` into it.
+    """Make every cell that the folder does not hold yet; write ``results.jsonl.gz`` and ``hours.jsonl`` into it.
 
     Args:
         folder: Folder for results; finished cells are kept in ``cells`` below it.
@@ -372,11 +372,11 @@ def run(
     shown = {(line["setting"], line["name"], line["seed"]): reduce_hours(line) for line in lines}
     results = {_identity(result): result for result in outcome.results}
     if methods:
-        results = {_identity(result): result for result in earlier_results(folder / "results.jsonl")} | results
+        results = {_identity(result): result for result in earlier_results(folder / "results.jsonl.gz")} | results
         earlier = read_hours(folder / "hours.jsonl") if (folder / "hours.jsonl").exists() else []
         shown = {(line["setting"], line["name"], line["seed"]): line for line in earlier} | shown
     order = [_identity(cell) for cell in planned]
-    write_results([results[key] for key in order if key in results], folder / "results.jsonl")
+    write_results([results[key] for key in order if key in results], folder / "results.jsonl.gz")
     ordered = [json.dumps(shown[key], sort_keys=True) + "\n" for key in order if key in shown]
     write_atomically(folder / "hours.jsonl", "".join(ordered).encode())
     return outcome

@@ -1,7 +1,7 @@
 """Corruptions of input, from severity 0 (none) to 5: pure functions of inputs, lengths, severity and generator.
 
-Heartbeats are (beats, time, features), scaled to [0, 1], with zeros after their end; reviews are (reviews, time) token ids. All
-are on the CPU, and so is the generator.
+Heartbeats are (beats, time, features), scaled to [0, 1], with zeros after their end; reviews are (reviews, time) token
+ids. All are on the CPU, and so is the generator.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> 
 
 
 def _for_every_score(row: Result) -> Result:
-    metrics = {}
+    metrics: dict[str, float] = {}
     for key, value in row.metrics.items():
         out, _, rest = key.partition("_")
         metrics |= {f"{out}_{score}_{rest}": value for score in SCORES}
@@ -93,8 +93,8 @@ def finding(results: Sequence[Result], diagnostics: Sequence[Result]) -> str:
     scores = {name: _scores(rows, name) for name in ("variance", "mutual_information", "feature_distance")}
     best = max((value for values in scores.values() for value in values), default=None)
     text += (
-        f" When reviews are cut to the lengths of the OOD texts, four for each, the O-AUROC of {len(names)} networks by "
-        f"their largest probability goes {parts[0]} and {parts[1]}, where 50 % is chance."
+        f" When reviews are cut to the lengths of the OOD texts, four for each, the O-AUROC of {len(names)} networks "
+        f"by their largest probability goes {parts[0]} and {parts[1]}, where 50 % is chance."
     )
     if best is not None:
         text += f" The other scores reach {best:.1f} % at most."

@@ -1,0 +1,47 @@
+"""Results of a run in another folder, added to those that are there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from sttau.files import write_atomically
+from sttau.jobs import earlier_results, write_results
+from sttau_reproduction.classification.diagnostics.work import merge_results, read_diagnostics, results_path
+from sttau_reproduction.classification.history import history_path, read_history
+from sttau_reproduction.classification.networks import NETWORKS
+from sttau_reproduction.classification.predictions import read_summaries, write_summary
+
+
+def merge_folder(source: Path, target: Path, renew: bool = False) -> list[str]:
+    """Add what another folder has: results, summaries, times of runs and diagnostics.
+
+    Args:
+        source: Folder of a run, with some or all of ``results.jsonl``, ``summary.npz``, ``runs.jsonl`` and
+            ``diagnostics.jsonl.gz``.
+        target: Folder that they are added to.
+        renew: Whether results of a network and seed that are in both take the place of those in the target; otherwise
+            these stay as they are, with their summary. Diagnostics are always renewed.
+
+    Returns:
+        What was added, by data set, network and seed.
+    """
+    place = {(network.data, network.name): number for number, network in enumerate(NETWORKS)}
+    old = {(row.data, row.method, row.seed): row for row in earlier_results(target / "results.jsonl")}
+    new = {(row.data, row.method, row.seed): row for row in earlier_results(source / "results.jsonl")}
+    added = [key for key in new if renew or key not in old]
+    if added:
+        every = old | {key: new[key] for key in added}
+        ordered = sorted(every, key=lambda key: (place.get(key[:2], len(place)), key[2]))
+        write_results((every[key] for key in ordered), target / "results.jsonl")
+        known, other = dict(read_summaries(target)), read_summaries(source)
+        known |= {(data, name): other[data, name] for data, name, seed in added if seed == 0 and (data, name) in other}
+        write_summary({name: known[name] for name in place if name in known}, target)
+        lines = [json.dumps(asdict(run)) + "\n" for run in (*read_history(target), *read_history(source))]
+        write_atomically(history_path(target), "".join(lines).encode())
+    diagnosed = read_diagnostics(source)
+    if diagnosed:
+        merge_results(diagnosed, results_path(target))
+    names = [f"{data} {name} {seed}" for data, name, seed in added]
+    return [*names, *(f"diagnostics: {row.data} {row.method} {row.seed}" for row in diagnosed)]
