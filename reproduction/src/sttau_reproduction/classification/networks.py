@@ -34,7 +34,10 @@ TITLES: dict[str, str] = {
     "st-tau-ensemble": "ensemble of five ST-τ, mixed states",
     "lstm-best-ensemble": "ensemble of five LSTMs, matched training",
     "laplace": "LSTM, matched training, Laplace",
-    "sp-gru": "SP-GRU",
+    "sp-gru": "SP-GRU, 128 units",
+    "lstm-patches": "LSTM, patches of 8",
+    "laplace-patches": "LSTM, patches of 8, Laplace",
+    "sp-gru-patches": "SP-GRU, patches of 8",
     "automaton": "one automaton, k = 64",
     "automata": "mixture of four automata, k = 16",
     **{f"st-tau-{k}-learned": f"ST-τ, k = {k}" for k in (20, 50)},
@@ -240,16 +243,7 @@ def _declare(data: str) -> list[Network]:
         networks.append(replace(member, name=name, method="ensemble", settings=together, seeds=1))
     if data in _TRIAL:
         matched = next(network for network in networks if network.name == "lstm-best")
-        networks.append(
-            replace(
-                matched,
-                name="laplace",
-                method="laplace",
-                settings={**matched.settings, "size": 10},
-                seeds=1,
-            )
-        )
-        networks.append(_sampling_free(matched))
+        networks += _laplace_and_sampling_free(matched)
         for name, own in _AUTOMATA[data].items():
             settings = {**sizes, "cell": "gru", "mode": "exact", **own}
             method = "mixture" if "size" in own else "st-tau"
@@ -257,12 +251,26 @@ def _declare(data: str) -> list[Network]:
     return [*networks, *variants.variants_of(networks)]
 
 
-def _sampling_free(matched: Network) -> Network:
-    """SP-GRU, trained as another network is; it has no fused kernel, so heartbeats are read in patches."""
-    kept = {name: value for name, value in matched.settings.items() if name not in ("cell", "memory")}
-    settings = {**kept, "cell": "gru", "rho": -5.0, "prior_scale": 0.5}
-    settings |= {"patch_size": 8} if matched.data == "bih" else {}
-    return replace(matched, name="sp-gru", method="sp-gru", settings=settings, seeds=1)
+def _laplace_and_sampling_free(matched: Network) -> list[Network]:
+    """Both in the matched training, and the LSTM they compare with where that is another one.
+
+    SP-GRU has no fused kernel. So that it can be trained on a CPU, it is smaller, and heartbeats are read in patches of
+    8 samples, in half as many updates.
+    """
+    small = {**matched.settings, "hidden_size": 128}
+    suffix, plain = "", matched
+    if matched.data == "bih":
+        small |= {"patch_size": 8, "memory": 24}
+        suffix, training = "-patches", {**matched.training, "updates": 10_000}
+        plain = replace(matched, name=f"lstm{suffix}", settings=small, training=training)
+    else:
+        small["embedding_size"] = 128
+    gaussian = {**small, "cell": "gru", "rho": -5.0, "prior_scale": 0.5}
+    found = [
+        replace(plain, name=f"laplace{suffix}", method="laplace", settings={**plain.settings, "size": 10}),
+        replace(plain, name=f"sp-gru{suffix}", method="sp-gru", settings=gaussian),
+    ]
+    return [replace(network, seeds=1) for network in ([] if plain is matched else [plain]) + found]
 
 
 #: Every network, data set by data set.

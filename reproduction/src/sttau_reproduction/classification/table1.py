@@ -9,7 +9,8 @@ COLUMNS = (Column("pe", "PE %", 2), Column("ece", "ECE %", 2), Column("mce", "MC
 COMPARED = (
     "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
     "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-best", "lstm-best",
-    "st-tau-ensemble", "lstm-best-ensemble", "laplace", "sp-gru", "automaton", "automata",
+    "st-tau-ensemble", "lstm-best-ensemble", "laplace", "sp-gru", "lstm-patches", "laplace-patches", "sp-gru-patches",
+    "automaton", "automata",
 )  # fmt: skip
 NETWORKS = {data: declared(data, COMPARED) for data in ("bih", "imdb")}
 
