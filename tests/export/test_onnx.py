@@ -26,6 +26,8 @@ from sttau.layers import (
     STTauLSTM,
     VariationalDropoutLSTM,
 )
+from sttau.layers.call import Call, Output
+from sttau.layers.lstm_gru import GRULayer
 from sttau.models import Preprocessing, TargetScaling
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -44,6 +46,8 @@ LAYERS: dict[str, Any] = {
     "head-dropout": lambda n: HeadDropoutLSTM(n, 6, dropout=0.3, bidirectional=True),
     "min-gru": lambda n: MinGRU(n, 6, num_layers=2),
     "min-lstm": lambda n: MinLSTM(n, 6, bidirectional=True, bias=False),
+    "sp-gru": lambda n: SamplingFreeGRU(n, 6, rho=-1.0),
+    "sp-gru-deep-both-ways": lambda n: SamplingFreeGRU(n, 5, num_layers=2, bidirectional=True, bias=False),
     "state-regularized": lambda n: StateRegularizedLSTM(n, 6, 4, readout="cell"),
     "state-regularized-gru": lambda n: StateRegularizedGRU(n, 6, 4, num_layers=2),
     "st-tau": lambda n: STTauLSTM(n, 8, 5, readout="cell"),
@@ -100,7 +104,7 @@ def compare(model: Any, path: Path, mode: Any = None, samples: int = 3) -> float
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_onnxruntime_agrees_with_predict(layer: str, head: str, tmp_path: Path) -> None:
-    """20 layers · 3 heads = 60 models with random weights."""
+    """22 layers · 3 heads = 66 models with random weights."""
     torch.manual_seed(sum(map(ord, layer + head)))
     model = model_of(LAYERS[layer], head)
     assert compare(model, tmp_path) <= 1e-5
@@ -114,8 +118,16 @@ def test_an_ensemble_agrees_with_predict(layer: str, head: str, tmp_path: Path) 
 
 
 def test_a_layer_without_an_onnx_form_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="SamplingFreeGRU cannot be exported to ONNX"):
-        to_onnx(SequenceClassifier(SamplingFreeGRU(2, 4), 2), tmp_path / "model.onnx")
+    class Own(GRULayer):
+        def __init__(self) -> None:
+            super().__init__(2, 4, 1, True, False, 0.0, False)
+            self.weight_ih_l0 = nn.Parameter(torch.zeros(12, 2))
+
+        def _run(self, inputs: torch.Tensor, call: Call) -> Output:
+            raise NotImplementedError
+
+    with pytest.raises(ValueError, match="Own cannot be exported to ONNX"):
+        to_onnx(SequenceClassifier(Own(), 2), tmp_path / "model.onnx")
 
 
 def test_a_calibrated_model_decides_alike(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sttau.export.draws import Draws
 from sttau.export.graph import Graph, Value
+from sttau.export.moments import last_moments
 from sttau.layers import (
     BayesLSTM,
     FiniteStateRNN,
@@ -20,10 +21,13 @@ from sttau.layers import (
     MinGRU,
     MinLSTM,
     RecurrentLayer,
+    SamplingFreeGRU,
     TorchRNN,
     VariationalDropoutLSTM,
 )
 from sttau.layers.base import WEIGHTS
+
+_EXPORTED = (TorchRNN, FiniteStateRNN, BayesLSTM, VariationalDropoutLSTM, MinGRU, MinLSTM, SamplingFreeGRU)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class _Direction:
 
 def check_layer(layer: RecurrentLayer) -> None:
     """Raise where a layer cannot be exported."""
-    if not isinstance(layer, (TorchRNN, FiniteStateRNN, BayesLSTM, VariationalDropoutLSTM, MinGRU, MinLSTM)):
+    if not isinstance(layer, _EXPORTED):
         raise ValueError(f"a model on {layer.kind} cannot be exported to ONNX: the layer has no ONNX form yet")
 
 
@@ -76,6 +80,8 @@ def last_features(layer: RecurrentLayer, batch: Batch, mode: str, *, transitions
         mode: Mode of the layer.
         transitions: Whether to return α of a finite-state layer instead of its output.
     """
+    if isinstance(layer, SamplingFreeGRU):
+        return _last_drawn(layer, batch)
     g = batch.graph
     directions = _directions(layer, batch, mode)
     inputs, last = batch.inputs, batch.inputs
@@ -201,6 +207,16 @@ def _run_minimal(
     start = g.expand(g.constant(torch.zeros(1, 1, layer.hidden_size)), 1, batch.rows[1], 1)
     ends, outputs = g.scan(step, [start], [keep, add * candidate, batch.valid], outputs=1, reverse=reverse)
     return ends[0], outputs[0]
+
+
+def _last_drawn(layer: SamplingFreeGRU, batch: Batch) -> Value:
+    """What the head reads of a sampling-free layer: draws from the Gaussian of its last output, or the mean."""
+    g = batch.graph
+    last = last_moments(g, layer, batch.inputs, batch.valid)
+    if batch.draws is None:
+        return last.mean
+    drawn = g.squeeze(batch.draws.gaussian(g.constant([0], "int64"), 0, layer.output_size), 0)
+    return last.mean + g.op("Sqrt", last.variance) * drawn
 
 
 def _lstm(g: Graph, gates: Value, memory: Value, peephole: Tensor | None) -> tuple[Value, Value]:

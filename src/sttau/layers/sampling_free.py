@@ -16,7 +16,8 @@ from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.lstm_gru import GRULayer
 from sttau.padding import clear_padding, last_valid_step, reverse_steps
 
-_ZETA = math.pi / 8  # sigmoid(x) is about Φ(√ζ x)
+#: ζ, with which sigmoid(x) is about Φ(√ζ x).
+ZETA = math.pi / 8
 
 
 class Moments(NamedTuple):
@@ -46,7 +47,7 @@ def sigmoid(x: Moments) -> Moments:
         >>> mean.item(), round(variance.item(), 3)  # 0.5 and 0.043 by integration
         (0.5, 0.038)
     """
-    root = (1 + _ZETA * x.variance).sqrt()
+    root = (1 + ZETA * x.variance).sqrt()
     mean = (x.mean / root).sigmoid()
     return Moments(mean, mean * (1 - mean) * (1 - 1 / root))
 
@@ -208,7 +209,7 @@ class SamplingFreeGRU(GRULayer):
             variances.append(hidden.variance)
         return Moments(torch.stack(means), torch.stack(variances))
 
-    def _affine(self, kind: str, suffix: str) -> _Affine:
+    def _affine(self, kind: str, suffix: str) -> Affine:
         """The moments of an affine function's weights."""
 
         def moments(name: str) -> Moments:
@@ -217,10 +218,10 @@ class SamplingFreeGRU(GRULayer):
 
         weight, bias = moments("weight"), moments("bias") if self.bias else None
         second = weight.variance + weight.mean.square()
-        return _Affine(weight.mean, weight.variance, second, *((None, None) if bias is None else bias))
+        return Affine(weight.mean, weight.variance, second, *((None, None) if bias is None else bias))
 
 
-class _Affine(NamedTuple):
+class Affine(NamedTuple):
     """Moments of the weights and biases of an affine function."""
 
     mean: Tensor
@@ -230,14 +231,14 @@ class _Affine(NamedTuple):
     bias_variance: Tensor | None
 
 
-def _linear(x: Moments, weights: _Affine) -> Moments:
+def _linear(x: Moments, weights: Affine) -> Moments:
     """W x + b, of independent values and weights."""
     mean = F.linear(x.mean, weights.mean, weights.bias_mean)
     variance = F.linear(x.variance, weights.second, weights.bias_variance)
     return Moments(mean, variance + F.linear(x.mean.square(), weights.variance))
 
 
-def _step(x: Moments, hidden: Moments, weights: _Affine) -> Moments:
+def _step(x: Moments, hidden: Moments, weights: Affine) -> Moments:
     """One step of the GRU, for the projected input."""
     x_r, x_z, x_n = _chunk(x)
     h_r, h_z, h_n = _chunk(_linear(hidden, weights))

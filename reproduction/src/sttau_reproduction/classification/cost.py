@@ -28,8 +28,14 @@ KINDS: dict[str, tuple[str, ...]] = {
     "ST-τ, k = 10": ("st-tau-10",),
     "ST-τ, mixed states": ("st-tau-best", "st-tau-best-ensemble-2", "st-tau-ensemble"),
     "ST-τ, mixed states, k = 64": ("st-tau-64",),
-    "one automaton": ("automaton", "automaton-ensemble-2", "automaton-ensemble-5"),
-    "mixture of automata": ("automata", "automata-ensemble-2", "automata-ensemble-5"),
+    "one automaton": ("automaton",),
+    "one automaton, memory": (
+        "automaton-memory",
+        "automaton-memory-ensemble-2",
+        "automaton-memory-ensemble-5",
+    ),
+    "mixture of automata": ("automata",),
+    "mixture of automata, memory": ("automata-memory", "automata-memory-ensemble-2", "automata-memory-ensemble-5"),
 }
 
 TABLES = (

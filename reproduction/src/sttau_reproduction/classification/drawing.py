@@ -35,6 +35,8 @@ COLORS = {
     "lstm-best-ensemble": "#7a5532",
     "automaton": "#0f766e",
     "automata": "#0f766e",
+    "automaton-memory": "#10a37f",
+    "automata-memory": "#10a37f",
     "dropout-best": "#b3471d",
     "dropout-paths": "#9aa0a6",
     "st-tau-64": "#8a4fd0",
@@ -47,6 +49,8 @@ _MARKS = {
     "lstm-best-ensemble": ("s", 60, 3),
     "automaton": ("^", 80, 4),
     "automata": ("^", 80, 4),
+    "automaton-memory": ("v", 80, 4),
+    "automata-memory": ("v", 80, 4),
 }
 _COLUMNS = 5
 _plain = FuncFormatter(lambda value, _: f"{value:g}")

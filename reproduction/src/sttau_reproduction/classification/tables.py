@@ -38,9 +38,11 @@ TABLES: tuple[Table, ...] = (
     _SWEEP, *diagnostic.TABLES[1:],
 )  # fmt: skip
 MISSING = "—"
+NOT_COMPUTED = "*Not yet computed.*"
 LEVEL = 0.005  # of the paper's test of errors
 _TESTED = ("pe", "scaled_pe")  # scaling does not change what is predicted
 _BEST = "st-tau-best"  # has goals
+_GOAL = "goal for"
 
 
 def tables(
@@ -49,7 +51,10 @@ def tables(
     history: Sequence[Stretch] = (),
     diagnostics: Sequence[Result] = (),
 ) -> dict[str, str]:
-    """All tables as Markdown, by the name of their declaration; what was not computed is shown as a dash.
+    """All tables as Markdown, by the name of their declaration.
+
+    A value that is missing is shown as a dash. A row or column of which nothing is known, neither from results nor from
+    the paper, is left out.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
@@ -66,9 +71,10 @@ def tables(
     joined = detection.join_detection(results, diagnostics)
     for table in TABLES:
         rows = diagnostics if table in diagnostic.TABLES else joined
-        parts = {data: markdown_table(*_rows(table, data, rows, summaries)) for data in table.networks}
+        found = {data: _known(*_rows(table, data, rows, summaries)) for data in table.networks}
+        parts = {data: markdown_table(*part) for data, part in found.items() if part[0]}
         headed = (f"**{DATA[data]}**\n\n{part}" for data, part in parts.items())
-        made[table.name] = "\n\n".join(headed if len(parts) > 1 else parts.values())
+        made[table.name] = "\n\n".join(headed if len(found) > 1 else parts.values()) or NOT_COMPUTED
     return made | {"time": time_table(history), "detection-finding": detection.finding(results, diagnostics)}
 
 
@@ -86,6 +92,22 @@ def _rows(
             rows = [(*row, ", ".join(best.get(name, ()))) for row, name in zip(rows, names, strict=True)]
             header = (*header, f"on the front of {column.title.split()[-2].strip(',')}")
     return rows, header
+
+
+def _known(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """The rows and columns of a table that hold anything; goals alone are nothing.
+
+    Example:
+        >>> _known([("LSTM", "1", "2.0", "—"), ("VD", "—", "—", "—")], ("method", "seeds", "PE %", "NLL"))
+        ([('LSTM', '1', '2.0')], ('method', 'seeds', 'PE %'))
+    """
+    nothing = {"", MISSING}
+    kept = [row for row in rows if not nothing.issuperset(row[1:])]
+    networks = [row for row in kept if not row[0].startswith(_GOAL)]
+    if not networks:
+        return [], header
+    columns = [c for c in range(len(header)) if c < 2 or not nothing.issuperset(row[c] for row in networks)]
+    return [tuple(row[c] for c in columns) for row in kept], tuple(header[c] for c in columns)
 
 
 def time_table(history: Sequence[Stretch]) -> str:
@@ -171,7 +193,7 @@ def table_rows(
     header = ["method", "seeds"]
     rows = [[title_of(name, data), _count(cells)] for name, cells in found.items()]
     rows += [[title, MISSING] for title in table.others.values()]
-    goal = [f"goal for {title_of(_BEST, data)}", ""]
+    goal = [f"{_GOAL} {title_of(_BEST, data)}", ""]
     for group, columns in groups:
         for column in columns:
             bold = _best(column, found, data, summaries)

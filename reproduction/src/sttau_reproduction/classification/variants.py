@@ -15,8 +15,8 @@ MEMBERS = {
     "st-tau-best": "ST-τ, mixed states",
     "lstm-best": "LSTMs, matched training",
     "dropout-best": "VD, matched training",
-    "automaton": "automata, k = 64",
-    "automata": "mixtures of four automata, k = 16",
+    "automaton-memory": "automata, k = 64, memory",
+    "automata-memory": "mixtures of four automata, k = 16, memory",
 }
 #: Ensembles of these sizes; those that have a name already are left out.
 ENSEMBLES = {

@@ -8,11 +8,11 @@ from sttau_reproduction.classification.networks import declared
 
 FINITE = (
     "state-regularized", "st-tau-classes", "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-100",
-    "st-tau-best", "st-tau-64", "automaton", "automata",
+    "st-tau-best", "st-tau-64", "automaton", "automaton-memory", "automata", "automata-memory",
 )  # fmt: skip
 COMPARED = (
     "lstm", "dropout-tuned", "state-regularized", "st-tau-10", "st-tau-best", "st-tau-64", "lstm-best", "dropout-paths",
-    "dropout-best", "automaton", "automata",
+    "dropout-best", "automaton", "automaton-memory", "automata", "automata-memory",
 )  # fmt: skip
 SAMPLED = ("bayes-tuned", "dropout-tuned", "st-tau-10", "st-tau-best", "st-tau-64", "dropout-best")
 #: Corruptions by data set, in order, and their names in tables and figures.
