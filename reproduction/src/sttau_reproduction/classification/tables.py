@@ -53,8 +53,8 @@ def tables(
 ) -> dict[str, str]:
     """All tables as Markdown, by the name of their declaration.
 
-    A value that is missing is shown as a dash. A row or column of which nothing is known, neither from results nor from
-    the paper, is left out.
+    A value that is missing is shown as a dash. A network of which nothing is known, neither from results nor from the
+    paper, is left out.
 
     Args:
         results: rows of ``results.jsonl``, any part of them.
@@ -71,10 +71,13 @@ def tables(
     joined = detection.join_detection(results, diagnostics)
     for table in TABLES:
         rows = diagnostics if table in diagnostic.TABLES else joined
-        found = {data: _known(*_rows(table, data, rows, summaries)) for data in table.networks}
-        parts = {data: markdown_table(*part) for data, part in found.items() if part[0]}
+        parts = {}
+        for data in table.networks:
+            found, header = _rows(table, data, rows, summaries)
+            if known := _known(found):
+                parts[data] = markdown_table(known, header)
         headed = (f"**{DATA[data]}**\n\n{part}" for data, part in parts.items())
-        made[table.name] = "\n\n".join(headed if len(found) > 1 else parts.values()) or NOT_COMPUTED
+        made[table.name] = "\n\n".join(headed if len(table.networks) > 1 else parts.values()) or NOT_COMPUTED
     return made | {"time": time_table(history), "detection-finding": detection.finding(results, diagnostics)}
 
 
@@ -94,20 +97,15 @@ def _rows(
     return rows, header
 
 
-def _known(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """The rows and columns of a table that hold anything; goals alone are nothing.
+def _known(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows that hold anything; goals alone are nothing.
 
     Example:
-        >>> _known([("LSTM", "1", "2.0", "—"), ("VD", "—", "—", "—")], ("method", "seeds", "PE %", "NLL"))
-        ([('LSTM', '1', '2.0')], ('method', 'seeds', 'PE %'))
+        >>> _known([("LSTM", "1", "2.0", "—"), ("VD", "—", "—", "—")])
+        [('LSTM', '1', '2.0', '—')]
     """
-    nothing = {"", MISSING}
-    kept = [row for row in rows if not nothing.issuperset(row[1:])]
-    networks = [row for row in kept if not row[0].startswith(_GOAL)]
-    if not networks:
-        return [], header
-    columns = [c for c in range(len(header)) if c < 2 or not nothing.issuperset(row[c] for row in networks)]
-    return [tuple(row[c] for c in columns) for row in kept], tuple(header[c] for c in columns)
+    kept = [row for row in rows if not {"", MISSING}.issuperset(row[1:])]
+    return kept if any(not row[0].startswith(_GOAL) for row in kept) else []
 
 
 def time_table(history: Sequence[Stretch]) -> str:

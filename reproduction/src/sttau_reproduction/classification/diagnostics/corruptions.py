@@ -45,7 +45,7 @@ def drop_samples(inputs: Tensor, lengths: Tensor, severity: int, generator: torc
     Example:
         >>> beats, _ = drop_samples(torch.ones(1, 8, 1), torch.tensor([8]), 5, torch.Generator().manual_seed(0))
         >>> int((beats == 0).sum())
-        4
+        5
     """
     lost = torch.rand(inputs.shape, generator=generator) < _SHARES[severity]
     return inputs.masked_fill(lost, 0), lengths
@@ -80,7 +80,7 @@ def misspell(
         >>> words = ("<pad>", "<unk>", "on", "no", "film")
         >>> ids = torch.tensor([[2, 2, 2, 2, 4, 4, 4, 4]])
         >>> misspell(ids, torch.tensor([8]), 5, torch.Generator().manual_seed(0), words)[0].tolist()
-        [[2, 2, 3, 3, 1, 4, 1, 4]]
+        [[3, 2, 3, 3, 1, 4, 1, 4]]
     """
     table, places = _swaps(vocabulary)
     wrong = (torch.rand(inputs.shape, generator=generator) < _SHARES[severity]) & valid_steps(inputs, lengths)
@@ -99,7 +99,7 @@ def delete_words(inputs: Tensor, lengths: Tensor, severity: int, generator: torc
         >>> ids, lengths = torch.arange(1, 9)[None], torch.tensor([8])
         >>> ids, lengths = delete_words(ids, lengths, 5, torch.Generator().manual_seed(0))
         >>> ids.tolist(), lengths.tolist()
-        ([[3, 6, 8, 0, 0, 0, 0, 0]], [3])
+        ([[2, 6, 8, 0, 0, 0, 0, 0]], [3])
     """
     drawn = torch.rand(inputs.shape, generator=generator).masked_fill(~valid_steps(inputs, lengths), -1)
     drawn[torch.arange(len(drawn)), drawn.argmax(1)] = 1  # it remains

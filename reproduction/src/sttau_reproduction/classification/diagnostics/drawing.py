@@ -17,7 +17,7 @@ from sttau_reproduction.classification.diagnostics.tables import COMPARED, CORRU
 from sttau_reproduction.classification.drawing import COLORS
 from sttau_reproduction.classification.tables import cells_of, title_of, values_of
 
-_MARKERS = "oDsv^*P<>"
+_MARKERS = "oDsv^*P<>pX"
 _plain = FuncFormatter(lambda value, _: f"{value:g}")
 
 

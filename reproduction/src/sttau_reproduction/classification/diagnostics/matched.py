@@ -63,7 +63,7 @@ def measure_areas(inside: Tensor, ood: Tensor, intervals: bool = False) -> dict[
 
     Example:
         >>> measure_areas(torch.tensor([0.1, 0.2, 0.6, 0.3]), torch.tensor([0.5, 0.9]))
-        {'auroc': 87.5, 'aupr': 83.33333333333333, 'fpr95': 25.0}
+        {'auroc': 87.5, 'aupr': 90.0, 'fpr95': 25.0}
     """
     times = max(1, len(inside) // len(ood))
     found = detection(inside, ood.repeat_interleave(times))

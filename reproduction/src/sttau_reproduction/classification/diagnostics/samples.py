@@ -17,6 +17,7 @@ def first_samples(prediction: Prediction, number: int) -> Prediction:
     """Return the prediction of the first samples alone.
 
     Example:
+        >>> import torch
         >>> p = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]])
         >>> both = Prediction(p.mean(0), "soft", 2, p.var(0), torch.ones(1), torch.ones(1), samples=p)
         >>> one = first_samples(both, 1)

@@ -54,7 +54,7 @@ def class_shift(labels: Tensor, classes: int, severity: int) -> Tensor:
         [0.5555555555555556, 0.5555555555555556, 0.5555555555555556, 1.6666666666666665, 1.6666666666666665]
     """
     share = torch.bincount(labels, minlength=classes).double() / len(labels)
-    end = torch.tensor([0.1, 0.9]).double() if classes == 2 else torch.full((classes,), 1 / classes).double()
+    end = torch.tensor([0.1, 0.9] if classes == 2 else [1 / classes] * classes, dtype=torch.float64)
     wanted = (1 - severity / 5) * share + severity / 5 * end
     return (wanted / share.clamp_min(1 / len(labels)))[labels]
 
