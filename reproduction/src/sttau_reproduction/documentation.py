@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from sttau.comparison import Comparison
 from sttau.jobs import read_results
 from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, roofline_table, speed_figure, speed_table
 from sttau.plotting.style import look
+from sttau.plotting.words import WordMove, words_figure
 from sttau.tables import markdown_table
 from sttau_reproduction.automata import figures as automata_figures
 from sttau_reproduction.automata import tables as automata_tables
@@ -53,10 +55,25 @@ def renew_documentation(root: Path) -> Iterator[Path]:
         | cartpole_figures.draw(results / "cartpole")
         | power_figures.draw(read_hours(results / "household-power/hours.jsonl"))
     )
+    review_automaton = json.loads((root / "benchmarks/review_automaton.json").read_text("utf-8"))
+    if "drawn" in review_automaton:
+        drawn["review-automaton"] = draw_words(review_automaton["drawn"])
     for name, figure in drawn.items():
         yield save_figure(figure, root / "docs/images" / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
     for path, figure in _library_figures(root):
         yield save_figure(figure, path)
+
+
+def draw_words(values: dict[str, Any]) -> Figure:
+    """Draw the automaton of reviews from what ``benchmarks/review_automaton.py`` wrote.
+
+    Example:
+        >>> move = {"start": 0, "end": 1, "moves": 2.0, "words": ["superb"]}
+        >>> len(draw_words({"visits": [0.6, 0.4], "positive": [0.1, 0.9], "moves": [move]}).axes)
+        1
+    """
+    moves = [WordMove(**{**move, "words": tuple(move["words"])}) for move in values["moves"]]
+    return words_figure(values["visits"], values["positive"], moves)
 
 
 def _library_figures(root: Path) -> Iterator[tuple[Path, Figure]]:

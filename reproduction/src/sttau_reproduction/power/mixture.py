@@ -11,7 +11,8 @@ from torch import Tensor
 from sttau.models import Predictor, SequenceRegressor
 from sttau_reproduction.power.data import Hours
 
-_HALVINGS = 40  # of the interval in which a quantile is sought
+_GRID = 20_001  # values between which a quantile is interpolated
+_HOURS = 256  # that are computed at a time
 
 
 class StateMixture(NamedTuple):
@@ -48,17 +49,21 @@ class StateMixture(NamedTuple):
             [-3.0, 3.0]
         """
         share = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-        deviation = self.variance.sqrt()
-        low = (self.mean - 10 * deviation).min().expand(count, len(self.weights)).contiguous()
-        high = (self.mean + 10 * deviation).max().expand(count, len(self.weights)).contiguous()
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            below = torch.zeros_like(middle)
-            for weight, mean, spread in zip(self.weights.unbind(1), self.mean, deviation, strict=True):
-                below += weight * torch.special.ndtr((middle - mean) / spread)
-            under = below < share[:, None]
-            low, high = torch.where(under, middle, low), torch.where(under, high, middle)
-        return (low + high) / 2
+        mean, deviation = self.mean.double(), self.variance.double().sqrt()
+        low, high = float((mean - 10 * deviation).min()), float((mean + 10 * deviation).max())
+        grid = torch.linspace(low, high, _GRID, dtype=torch.float64)
+        below = torch.special.ndtr((grid - mean[:, None]) / deviation[:, None])  # (k, grid)
+        parts = (_inverse(grid, weights @ below, share) for weights in self.weights.double().split(_HOURS))
+        return torch.cat(list(parts)).T
+
+
+def _inverse(grid: Tensor, distribution: Tensor, share: Tensor) -> Tensor:
+    """Where each of (rows, grid) distribution functions reaches (count,) shares, by linear interpolation."""
+    wanted = share.expand(len(distribution), -1).contiguous()
+    place = torch.searchsorted(distribution, wanted).clamp(1, len(grid) - 1)
+    low, high = distribution.gather(1, place - 1), distribution.gather(1, place)
+    part = ((wanted - low) / (high - low).clamp_min(torch.finfo(low.dtype).tiny)).clamp(0, 1)
+    return torch.lerp(grid[place - 1], grid[place], part)
 
 
 @torch.no_grad()

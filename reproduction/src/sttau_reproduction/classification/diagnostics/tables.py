@@ -12,9 +12,12 @@ FINITE = (
 )  # fmt: skip
 COMPARED = (
     "lstm", "dropout-tuned", "state-regularized", "st-tau-10", "st-tau-best", "st-tau-64", "lstm-best", "dropout-paths",
-    "dropout-best", "automaton", "automaton-memory", "automata", "automata-memory",
+    "dropout-best", "laplace", "sp-gru", "lstm-patches", "laplace-patches", "sp-gru-patches",
+    "automaton", "automaton-memory", "automata", "automata-memory",
 )  # fmt: skip
-SAMPLED = ("bayes-tuned", "dropout-tuned", "st-tau-10", "st-tau-best", "st-tau-64", "dropout-best")
+SAMPLED = (
+    "bayes-tuned", "dropout-tuned", "st-tau-10", "st-tau-best", "st-tau-64", "dropout-best", "sp-gru", "sp-gru-patches",
+)  # fmt: skip
 #: Corruptions by data set, in order, and their names in tables and figures.
 CORRUPTIONS = {
     "bih": {"noise": "noise", "dropped": "dropped samples", "lead_off": "lead off", "classes": "class frequencies"},
