@@ -159,7 +159,18 @@ def test_public_names_exist_and_have_documentation() -> None:
 
 
 def test_public_modules_list_their_public_names() -> None:
-    modules = ("layers", "models", "methods", "training", "inference", "metrics", "calibration", "ood", "automata", "rl")
+    modules = (
+        "layers",
+        "models",
+        "methods",
+        "training",
+        "inference",
+        "metrics",
+        "calibration",
+        "ood",
+        "automata",
+        "rl",
+    )
     for name in (*modules, "data", "jobs", "comparison", "export", "sklearn"):
         module = __import__(f"sttau.{name}", fromlist=["__all__"])
         assert module.__doc__, name
