@@ -51,7 +51,7 @@ def renew_documentation(root: Path) -> Iterator[Path]:
     drawn = (
         automata_figures.draw(read_snapshots(results / "automata/snapshots.json"))
         | cartpole_figures.draw(results / "cartpole")
-        | power_figures.draw(read_hours(results / "household-power/hours.jsonl"))
+        | power_figures.draw(read_hours(results / "household-power/hours.jsonl.gz"))
     )
     for name, figure in drawn.items():
         yield save_figure(figure, root / "docs/images" / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
