@@ -21,7 +21,7 @@ help:  ## show this list
 quickstart: $(READY)  ## set up, train, and write quickstart/report.html (about two minutes the first time)
 	@$(BIN)/sttau quickstart --out quickstart
 
-test: lint tests  ## set up and run everything CI runs: linters, types, room order, tests, doctests
+test: lint tests  ## set up and run everything CI runs: linters, types, import order, tests, doctests
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """The study behind the defaults: configurations compared on validation data of small public sets.
 
-    python benchmarks/defaults.py study      # validation data alone; writes benchmarks/defaults/study.json
+    python benchmarks/defaults.py study      # validation data alone; writes benchmarks/defaults/study.json.gz
     python benchmarks/defaults.py table      # its results as a table
 
 Every configuration differs from the base in what its name says. A quarter of the training data, another one for each
@@ -10,6 +10,7 @@ seed, is held out for validation; the test data has no part in the study.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import time
 from pathlib import Path
@@ -213,8 +214,8 @@ def run(experiment: str, cells: list[Cell], workers: int) -> None:
         failure = f" FAILED {step.failure}" if step.failure else ""
         print(f"{step.done}/{step.total} {step.cell.title}, {step.seconds_left / 60:.0f} min left{failure}", flush=True)
 
-    path = FOLDER / f"{experiment}.json"
-    done = {tuple(row[:4]): row for row in json.loads(path.read_text("utf-8"))["rows"]} if path.exists() else {}
+    path = FOLDER / f"{experiment}.json.gz"
+    done = {tuple(row[:4]): row for row in read_rows(path)} if path.exists() else {}
     folder = FOLDER / "cells" / experiment
     missing = [cell for cell in cells if _key(cell) not in done]
     try:
@@ -243,7 +244,13 @@ def write_compact(rows: list[list[Any]], path: Path) -> None:
     }
     lines = json.dumps(whole | {"rows": []}, indent=1)[: -len("[]\n}")]
     body = ",\n".join(json.dumps(row) for row in rows)
-    write_atomically(path, f"{lines}[\n{body}\n]}}\n".encode())
+    write_atomically(path, gzip.compress(f"{lines}[\n{body}\n]}}\n".encode(), mtime=0))
+
+
+def read_rows(path: Path) -> list[list[Any]]:
+    """Read the rows of a file of results."""
+    rows: list[list[Any]] = json.loads(gzip.decompress(path.read_bytes()))["rows"]
+    return rows
 
 
 def all_cells(experiment: str) -> list[Cell]:
@@ -262,7 +269,7 @@ def table(path: Path) -> str:
 
     The standard error of a difference is that of the means of the seeds, each over all sets.
     """
-    rows = json.loads(path.read_text("utf-8"))["rows"]
+    rows = read_rows(path)
     found: dict[str, dict[tuple[str, int], tuple[float, float]]] = {}
     for name, data, _, seed, error, nll in rows:
         found.setdefault(name, {})[data, seed] = error, nll
@@ -297,7 +304,7 @@ def main() -> None:
         cells = [cell for cell in all_cells("study") if cell.settings["configuration"] in names]
         run("study", cells, arguments.workers)
     else:
-        print(table(FOLDER / "study.json"))
+        print(table(FOLDER / "study.json.gz"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Intervals for the moves of random PAs: how often they hold the true probability, and how wide they are.
 
-    python benchmarks/move_intervals.py --out benchmarks/move_intervals.jsonl
+    python benchmarks/move_intervals.py --out benchmarks/move_intervals.jsonl.gz
 
 Random PAs of 2 and 3 states over two symbols (``random_pa``), all strings of 1 to 8 symbols with 100 labels each. The
 maximum of the likelihood is the one that is reached from the truth, so that states have the same numbers. Seeds from
@@ -10,8 +10,6 @@ maximum of the likelihood is the one that is reached from the truth, so that sta
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from itertools import product
 from pathlib import Path
@@ -19,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from json_lines import show_and_write
 
 from sttau.automata import as_dataset, move_intervals, random_pa
-from sttau.version import __version__
 
 
 def measure(states: int, labels: int, seed: int) -> dict[str, Any]:
@@ -56,15 +54,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    versions = {"sttau": __version__, "torch": torch.__version__, "python": platform.python_version()}
     rows = []
     for states, languages in ((2, 60), (3, 8)):
         for number in range(languages):
             rows.append(measure(states, options.labels, options.seed + number))
-            print(json.dumps(rows[-1]), flush=True)
-            if options.out is not None:
-                lines = (json.dumps(row | {"versions": versions, "hardware": "one CPU thread"}) for row in rows)
-                options.out.write_text("\n".join(lines) + "\n")
+            show_and_write(rows, options.out)
     for states in (2, 3):
         chosen = [row for row in rows if row["states"] == states]
         inside, moves = (sum(row[key] for row in chosen) for key in ("inside", "moves"))

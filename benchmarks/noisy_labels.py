@@ -1,7 +1,7 @@
 """Random minimal DFAs learned from strings of which some labels are wrong.
 
-    python benchmarks/noisy_labels.py --noise 0.05 --out benchmarks/noisy_labels_5.jsonl
-    python benchmarks/noisy_labels.py --noise 0.1 --out benchmarks/noisy_labels_10.jsonl
+    python benchmarks/noisy_labels.py --noise 0.05 --out benchmarks/noisy_labels_5.jsonl.gz
+    python benchmarks/noisy_labels.py --noise 0.1 --out benchmarks/noisy_labels_10.jsonl.gz
 
 40 languages of 4 to 10 states over two and three symbols in turn. 2,000 distinct strings of up to 16 symbols, equally
 many of each length and label as far as there are any; each label is flipped with probability ``--noise``.
@@ -14,8 +14,6 @@ prefer the truth by these labels.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import random
 import time
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any
 
 import torch
 from automata.fa.dfa import DFA
+from json_lines import show_and_write
 
 from sttau.automata import (
     accepts,
@@ -36,7 +35,6 @@ from sttau.automata import (
 )
 from sttau.automata.learning.label_noise import judge
 from sttau.data import SequenceDataset
-from sttau.version import __version__
 
 STRINGS = 2000
 LONGEST = 16
@@ -98,15 +96,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    versions = {"sttau": __version__, "torch": torch.__version__, "python": platform.python_version()}
     rows = []
     for number in range(options.languages):
         states, alphabet = 4 + number % 7, ("01", "abc")[number // 7 % 2]
         rows.append(measure(states, alphabet, options.noise, options.seed + number) | {"noise": options.noise})
-        print(json.dumps(rows[-1]), flush=True)
-        if options.out is not None:
-            lines = (json.dumps(row | {"versions": versions, "hardware": "one CPU thread"}) + "\n" for row in rows)
-            options.out.write_text("".join(lines))
+        show_and_write(rows, options.out)
     for name in ("rpni", "edsm", "search", "learn"):
         found = sum(row[name]["equal"] for row in rows)
         seconds = sorted(row[name]["seconds"] for row in rows)

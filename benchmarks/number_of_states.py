@@ -13,8 +13,6 @@ for this choice; those of ``stochastic_languages.py`` are others.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from itertools import product
 from pathlib import Path
@@ -22,10 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from json_lines import show_and_write
 from stochastic_languages import around
 
 from sttau.automata import PA, as_dataset, distance, learn_pa, random_pa
-from sttau.version import __version__
 
 LARGEST = 4
 
@@ -74,15 +72,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    versions = {"sttau": __version__, "torch": torch.__version__, "python": platform.python_version()}
     rows = []
     for number in range(options.languages):
         for labels in (10, 100, 1000):
             rows.append(measure(2 + number % 3, labels, options.attempts, options.seed + number))
-            print(json.dumps(rows[-1]), flush=True)
-            if options.out is not None:
-                lines = (json.dumps(row | {"versions": versions, "hardware": "one CPU thread"}) for row in rows)
-                options.out.write_text("\n".join(lines) + "\n")
+            show_and_write(rows, options.out)
     for labels in (10, 100, 1000):
         chosen = [row for row in rows if row["labels"] == labels]
         for name in ("aic", "bic", "held-out"):

@@ -1,6 +1,6 @@
 """Random minimal DFAs learned from labeled strings: how many are found, by state merging and by ``learn``.
 
-    python benchmarks/random_automata.py --states 5 12 --each 5 --seed 1000 --out benchmarks/random_automata.jsonl
+    python benchmarks/random_automata.py --states 5 12 --each 5 --seed 1000 --out benchmarks/random_automata.jsonl.gz
 
 For each number of states, ``--each`` languages over two and three symbols in turn. Training strings: up to 64 of each
 label and each length up to 16; validation: up to 32 of lengths 17 to 24. k = max(12, 2n) states, at most 30 seconds on
@@ -11,8 +11,6 @@ of 500 to 1,000 symbols correctly.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import random
 import time
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 import torch
 from automata.fa.dfa import DFA
+from json_lines import show_and_write
 
 from sttau.automata import (
     accepts,
@@ -32,7 +31,6 @@ from sttau.automata import (
     random_dfa,
 )
 from sttau.inference import predict
-from sttau.version import __version__
 
 SECONDS = 30.0
 
@@ -80,18 +78,16 @@ def main() -> None:
     parser.add_argument("--states", type=int, nargs=2, default=(5, 12))
     parser.add_argument("--each", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1000)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/random_automata.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/random_automata.jsonl.gz"))
     parser.add_argument("--warm-only", action="store_true", help="leave out learning from random weights")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    versions = {"sttau": __version__, "torch": torch.__version__, "python": platform.python_version()}
     for states in range(options.states[0], options.states[1] + 1):
         for number in range(options.each):
             alphabet = ("01", "abc")[number % 2]
             rows.append(measure(states, alphabet, options.seed + number, not options.warm_only))
-            print(json.dumps(rows[-1]), flush=True)
-            options.out.write_text("".join(json.dumps(row | {"versions": versions}) + "\n" for row in rows))
+            show_and_write(rows, options.out)
     for name in ("rpni", "edsm", "learn", "learn, random start")[: 3 + (not options.warm_only)]:
         found = sum(row[name]["equal"] for row in rows)
         slowest = max(row[name]["seconds"] for row in rows)

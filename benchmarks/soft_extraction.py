@@ -1,6 +1,6 @@
 """DFAs extracted from networks that were trained on soft samples: the transition table, and the most faithful method.
 
-    python benchmarks/soft_extraction.py --out benchmarks/soft_extraction.jsonl
+    python benchmarks/soft_extraction.py --out benchmarks/soft_extraction.jsonl.gz
 
 Finite-state GRUs of 8 states, trained with 600 updates on each Tomita grammar, five seeds each. "table" is
 ``extract_dfa``, "chosen" ``extract``. "equal" means proved equal to the grammar. Networks are not selected by accuracy;
@@ -10,18 +10,16 @@ Finite-state GRUs of 8 states, trained with 600 updates on each Tomita grammar, 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from json_lines import show_and_write
 from torch import nn
 
 import sttau
 from sttau import automata
-from sttau.version import __version__
 
 
 def measure(grammar: int, seed: int) -> dict[str, Any]:
@@ -56,15 +54,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    versions = {"sttau": __version__, "torch": torch.__version__, "python": platform.python_version()}
     rows = []
     for grammar in range(1, 8):
         for number in range(options.each):
             rows.append(measure(grammar, options.seed + number))
-            print(json.dumps(rows[-1]), flush=True)
-            if options.out is not None:
-                lines = (json.dumps(row | {"versions": versions, "hardware": "one CPU thread"}) for row in rows)
-                options.out.write_text("\n".join(lines) + "\n")
+            show_and_write(rows, options.out)
     good = [row for row in rows if row["accuracy"] >= 0.99]
     for name, chosen in (("all", rows), ("accuracy of at least 0.99", good)):
         table, extracted = (sum(row[key] for row in chosen) for key in ("table", "chosen"))

@@ -1,7 +1,7 @@
 """Settings for small sets of texts: configurations compared on validation data, then the chosen one on test data.
 
     python benchmarks/text_defaults.py trials     # validation data alone; writes benchmarks/text/trials.jsonl.gz
-    python benchmarks/text_defaults.py test       # the chosen settings and TF-IDF; writes benchmarks/text/test.jsonl
+    python benchmarks/text_defaults.py test       # the chosen settings and TF-IDF; writes benchmarks/text/test.jsonl.gz
     python benchmarks/text_defaults.py languages  # Tomita grammars with the defaults; benchmarks/text/languages.jsonl
     python benchmarks/text_defaults.py tables     # all as tables
 
@@ -132,7 +132,7 @@ def _linear(cell: Cell) -> dict[str, float]:
 
 def results_file(experiment: str) -> Path:
     """Return the file of an experiment's results; the trials, which are many, are compressed."""
-    return FOLDER / f"{experiment}.jsonl{'.gz' if experiment == 'trials' else ''}"
+    return FOLDER / f"{experiment}.jsonl{'' if experiment == 'languages' else '.gz'}"
 
 
 def run(experiment: str, cells: list[Cell]) -> None:

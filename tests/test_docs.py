@@ -42,7 +42,7 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
 def test_the_table_of_texts_is_that_of_the_results() -> None:
     page = (ROOT / "docs/text.md").read_text("utf-8")
     rows = [("st-tau", "base"), ("st-tau", "defaults"), ("st-tau", "chosen"), ("lstm", "chosen"), ("tf-idf", None)]
-    results = read_results(ROOT / "benchmarks/text/test.jsonl")
+    results = read_results(ROOT / "benchmarks/text/test.jsonl.gz")
     for method, name in rows:
         cells = []
         for data, (metric, digits) in product(("film-snippets", "customer-reviews"), (("error", 1), ("nll", 3))):

@@ -30,9 +30,9 @@ def make_table(outcomes: dict[str, Any]) -> str:
     whole = sum((Counter(part) for part in outcomes["files"].values()), Counter[str]())
     files.append(["all", *(f"{whole[column]:,}" for column in columns)])
     tables = (
-        (kills, ["killed", "kills", "runs that ended the same", "updates made again"]),
+        (kills, ["killed", "kills", "runs with the same result", "repeated updates"]),
         (runs, ["condition", "runs", "problems"]),
-        (files, ["reader", "files", "refused", "same value", "another value"]),
+        (files, ["reader", "files", "rejected", "same value", "other value"]),
     )
     return "\n\n".join(markdown_table(rows, header, text_columns=1).strip() for rows, header in tables)
 

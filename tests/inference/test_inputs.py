@@ -41,7 +41,9 @@ def test_a_string_and_a_list_of_strings_are_encoded_with_the_model_s_vocabulary(
     torch.testing.assert_close(one, predict(model, [[0, 1, 2, 2, 1]]).mean)
     with pytest.raises(ValueError, match=r"string '012' has the symbol '2', which is not in \('\^', '0', '1'\)"):
         predict(model, "012")
-    with pytest.raises(TypeError, match="inputs are text, but the model reads 8 features per step"):
+    with pytest.raises(
+        TypeError, match=r"inputs are text, but .* 8 features per step; pass an array of shape \(batch, time, 8\)"
+    ):
         predict(digits(), "text")
 
 

@@ -47,8 +47,12 @@ def test_updates_or_epochs_are_given_but_not_both() -> None:
 
 
 def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(TypeError, match="update: there is no such training option; choose from updates"):
+    with pytest.raises(TypeError, match=r"update: there is no such training option; did you mean updates\? All"):
         TrainOptions().with_changes(update=3)
+    with pytest.raises(TypeError, match=r"validate: .* did you mean validation\?"):
+        TrainOptions().with_changes(validate=3)
+    with pytest.raises(TypeError, match="xyz: there is no such training option; choose from updates, epochs"):
+        TrainOptions().with_changes(xyz=3)
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

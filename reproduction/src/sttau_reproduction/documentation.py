@@ -53,7 +53,7 @@ def renew_documentation(root: Path) -> Iterator[Path]:
     drawn = (
         automata_figures.draw(read_snapshots(results / "automata/snapshots.json"))
         | cartpole_figures.draw(results / "cartpole")
-        | power_figures.draw(read_hours(results / "household-power/hours.jsonl"))
+        | power_figures.draw(read_hours(results / "household-power/hours.jsonl.gz"))
     )
     review_automaton = json.loads((root / "benchmarks/review_automaton.json").read_text("utf-8"))
     if "drawn" in review_automaton:

@@ -153,7 +153,7 @@ def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch:
     shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert "results.jsonl.gz" in shown.output
     assert len(read_results(tmp_path / "results.jsonl.gz")) == 2
-    assert [set(line) for line in read_hours(tmp_path / "hours.jsonl")] == [{"setting", "name", "seed", "pit"}] * 2
+    assert [set(line) for line in read_hours(tmp_path / "hours.jsonl.gz")] == [{"setting", "name", "seed", "pit"}] * 2
 
 
 def test_a_history_of_one_hour_is_refused() -> None:
@@ -172,7 +172,7 @@ def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
 def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Path) -> None:
     plan = replace(QUICK, updates=dict.fromkeys(QUICK.updates, 2))
     power.run(tmp_path, plan, methods=["lstm", "automaton"])
-    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_hours(tmp_path / "hours.jsonl")
+    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_hours(tmp_path / "hours.jsonl.gz")
     assert [(line["setting"], line["name"]) for line in hours] == [
         ("paper", "lstm"), ("hour", "lstm"), ("hour", "automaton"), ("day", "lstm"), ("day", "automaton"),
         ("paths", "lstm"),
@@ -181,7 +181,7 @@ def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Pat
     again = read_results(tmp_path / "results.jsonl.gz")
     assert [result.settings["samples"] for result in again] == [3, 3, 5, 3, 5, 3]
     assert [one == two for one, two in zip(results, again, strict=True)] == [True, True, False, True, False, True]
-    assert read_hours(tmp_path / "hours.jsonl") == hours
+    assert read_hours(tmp_path / "hours.jsonl.gz") == hours
     with pytest.raises(ValueError, match="no method 'gru'; choose among automaton, bayes"):
         power.run(tmp_path, plan, methods=["gru"])
 

@@ -31,7 +31,7 @@ def bench(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     seconds: SecondsOption = 0.15,
-    reference: Annotated[bool, typer.Option(help="Time the step-by-step reference too.")] = True,
+    reference: Annotated[bool, typer.Option(help="Also time the step-by-step reference.")] = True,
 ) -> None:
     """Time ST-τ compared with nn.LSTM and nn.GRU on this machine: training, forward pass, ten samples, memory.
 

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColum
 from rich.table import Table
 
 SeedOption = Annotated[int, typer.Option(help="Seed of all randomness.")]
-DeviceOption = Annotated[str, typer.Option(help="Device: cuda, cpu, or auto for the GPU where there is one.")]
+DeviceOption = Annotated[str, typer.Option(help="Device: cuda, cpu, or auto (the GPU if available).")]
 ThreadsOption = Annotated[int, typer.Option(min=0, max=1024, help="Number of CPU threads; 0 for PyTorch's default.")]
 
 SecondsOption = Annotated[

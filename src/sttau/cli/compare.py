@@ -26,11 +26,11 @@ from sttau.cli.common import (
 
 def compare(
     data: Annotated[str, typer.Argument(help="Name of the data set (see sttau data list), or a table of your own.")],
-    target: Annotated[str | None, typer.Option(help="Column of the target of a table; label by default.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the target of a table; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column of groups that are not split, such as patients.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups (such as patients) to keep together.")] = None,
     methods: Annotated[str, typer.Option(help="Names of the methods, separated by commas; all by default.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks per method.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Largest number of updates per network.")] = 1000,
@@ -45,20 +45,18 @@ def compare(
     detector: Annotated[
         str, typer.Option(help="Score or detector of OOD sequences: max-probability, entropy, mahalanobis, knn, …")
     ] = "max-probability",
-    scaling: Annotated[
-        bool, typer.Option("--scaling", help="Also show every method after temperature scaling.")
-    ] = False,
+    scaling: Annotated[bool, typer.Option("--scaling", help="Also evaluate after temperature scaling.")] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Argument of a method, for instance st-tau.num_states=20; may be repeated."),
+        typer.Option("--set", help="Argument of a method, for instance st-tau.num_states=20; repeatable."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, figure, results and networks.")] = Path("comparison"),
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
 ) -> None:
-    """Train several methods in the same way on a data set, and test which is better.
+    """Train several methods in the same way on a data set, and test their differences.
 
-    Values are means over seeds. An interrupted comparison resumes when the same command is given again.
+    Values are means over seeds. Repeat the same command to resume an interrupted comparison.
 
     Example: sttau compare digits --methods lstm,ensemble,st-tau --out comparison
     """

@@ -10,7 +10,7 @@ from rich.progress import DownloadColumn
 
 from sttau.cli.common import ProgressBars, plain_errors, print_line, print_table
 
-app = typer.Typer(help="List data sets, show their terms, download and check them.")
+app = typer.Typer(help="List, describe, download and verify data sets.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the data set; see sttau data list.")]
 
@@ -62,7 +62,7 @@ def info(name: NameArgument) -> None:
 @app.command()
 def get(
     name: NameArgument,
-    path: Annotated[Path | None, typer.Option(help="File or folder that is read instead of a download.")] = None,
+    path: Annotated[Path | None, typer.Option(help="File or folder to read instead of a download.")] = None,
 ) -> None:
     """Find or download a data set, verify its checksum, and prepare it for fast loading.
 

@@ -13,12 +13,12 @@ from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
 
 def evaluate(
     model: ModelArgument,
-    data: Annotated[Path, typer.Argument(help="Table like that of the training, with targets.")],
+    data: Annotated[Path, typer.Argument(help="Table with the columns of the training data, including targets.")],
     samples: SamplesOption = 10,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
 ) -> None:
-    """Evaluate a model on labeled data: metrics with intervals, abstention, every class, reliability.
+    """Evaluate a model on labeled data: metrics with confidence intervals, abstention, classes, reliability.
 
     Example: sttau evaluate model test.csv
     """

@@ -17,14 +17,14 @@ FORMATS = ("onnx", "c", "js", "json", "npz", "hub")
 def export(
     model: ModelArgument,
     out: Annotated[Path, typer.Option(help="File to write; a folder for hub.")],
-    to: Annotated[str, typer.Option(help="onnx, c, js, json, npz or hub; that of the file's ending by default.")] = "",
+    to: Annotated[str, typer.Option(help="Format: onnx, c, js, json, npz or hub; from the file name by default.")] = "",
     samples: SamplesOption = 10,
-    mode: Annotated[str, typer.Option(help="ONNX: mode of the layers, as of predict; their own by default.")] = "",
+    mode: Annotated[str, typer.Option(help="ONNX: inference mode, as in predict; that of the layers by default.")] = "",
     start: Annotated[str, typer.Option(help="Automata: first token of every sequence; may be empty.")] = "^",
 ) -> None:
     """Write a model as ONNX or for the Hugging Face Hub, or a network over a finite alphabet as tables.
 
-    The forms of tables are JSON, NumPy, C and JavaScript.
+    Tables can be JSON, NumPy, C or JavaScript files.
 
     Example: sttau export model --out model.onnx
     """

@@ -36,9 +36,7 @@ def extract(
     ] = "",
     start: Annotated[str, typer.Option(help="First token of every sequence; may be empty for a PA.")] = "^",
     accept: Annotated[str, typer.Option(help="Name or number of the class of accepted strings.")] = "",
-    relaxed: Annotated[
-        bool, typer.Option("--relaxed", help="Read the mean of the relaxed α, of soft samples.")
-    ] = False,
+    relaxed: Annotated[bool, typer.Option("--relaxed", help="Read the mean of the relaxed α of soft samples.")] = False,
     tolerance: Annotated[float, typer.Option(help="PA: largest difference between states that are merged.")] = 0.01,
     leak: Annotated[float, typer.Option(help="PA: probability per step below which a state is dropped.")] = 0.001,
     within: Annotated[
@@ -46,7 +44,7 @@ def extract(
         typer.Option(min=0, help="PA: largest difference, on strings of at most 12 symbols, that counts as equal."),
     ] = 0.0,
     force: Annotated[
-        bool, typer.Option("--force", help="Exit with 0 although training failed, or the DFA is not the network's.")
+        bool, typer.Option("--force", help="Exit with 0 even if training failed or the DFA is not faithful.")
     ] = False,
 ) -> None:
     """Extract an automaton from a network, or read one; compare it with a language, draw it and export it.

@@ -23,13 +23,13 @@ def learn(
     ],
     validation: Annotated[Path | None, typer.Option(help="File of further strings, preferably longer ones.")] = None,
     states: Annotated[int, typer.Option(min=1, max=128, help="Number of states of the network.")] = 10,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit.")] = 60.0,
-    against: Annotated[str, typer.Option(help="Language to compare with, as for sttau extract.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Exit with 0 although the language was not found.")] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit in seconds.")] = 60.0,
+    against: Annotated[str, typer.Option(help="Language to compare with; see sttau extract.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Exit with 0 even if the language was not found.")] = False,
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
 ) -> None:
-    """Learn a regular language from labeled strings, of which some labels may be wrong.
+    """Learn a regular language from labeled strings; some labels may be wrong.
 
     Prints what the strings prove, make likely or leave open. Exits with 1 if the language was not found, or differs
     from that of --against.

@@ -14,18 +14,18 @@ from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
 def predict(
     model: ModelArgument,
     data: Annotated[
-        Path | None, typer.Argument(help="Table like that of the training, with or without targets.")
+        Path | None, typer.Argument(help="Table with the columns of the training data; targets optional.")
     ] = None,
     out: Annotated[str, typer.Option(help="File to write: .csv, .jsonl or .parquet; - for standard output.")] = "-",
     json_lines: Annotated[bool, typer.Option("--json", help="Write JSON lines instead of CSV to the output.")] = False,
     stdin: Annotated[
         bool,
         typer.Option(
-            "--stdin", help="Read one step per line from standard input (cells, or JSON); predict after each."
+            "--stdin", help="Read one step per line from standard input (values or JSON); predict after each."
         ),
     ] = False,
-    id: Annotated[str | None, typer.Option(help="Column that identifies the series; that of the training.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column that orders its rows; that of the training.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of the series id; as in training by default.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column that orders the rows; as in training by default.")] = None,
     level: Annotated[float, typer.Option(help="Level of conformal sets and intervals.")] = 0.9,
     samples: SamplesOption = 10,
     seed: SeedOption = 0,

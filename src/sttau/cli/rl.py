@@ -30,7 +30,7 @@ def train(
         str, typer.Option(help="Name of a method, for instance lstm, bayes, dropout, st-tau or st-tau-gru.")
     ] = "st-tau",
     choice: ChoiceOption = "sampling",
-    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes in all.")] = 1000,
+    episodes: Annotated[int, typer.Option(min=1, help="Total number of episodes.")] = 1000,
     batch: Annotated[int, typer.Option(min=1, help="Number of episodes per update.")] = 10,
     learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.003,
     hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size of the layer.")] = 100,
@@ -41,7 +41,7 @@ def train(
         typer.Option(help="File for the policy; checkpoints and learning curve are in the folder of the same name."),
     ] = Path("policy.safetensors"),
 ) -> None:
-    """Train a recurrent policy by REINFORCE, and save it. After an interruption the same command resumes.
+    """Train a recurrent policy by REINFORCE and save it. Repeat the same command to resume an interrupted run.
 
     Example: sttau rl train cartpole-pomdp --out policy.safetensors
     """
@@ -72,18 +72,14 @@ def train(
 
 @app.command()
 def watch(
-    policy: Annotated[Path, typer.Argument(help="File of a policy that sttau rl train has written.")],
-    task: Annotated[
-        str, typer.Option(help="Name of the task; the one that the policy was trained for by default.")
-    ] = "",
+    policy: Annotated[Path, typer.Argument(help="Policy file written by sttau rl train.")],
+    task: Annotated[str, typer.Option(help="Name of the task; that of training by default.")] = "",
     out: Annotated[Path | None, typer.Option(help="File for a video of one episode, .gif.")] = None,
     automaton: Annotated[
         Path | None, typer.Option(help="File for the automaton of an ST-τ policy: .svg, .png, .dot, .json or .prism.")
     ] = None,
     by: Annotated[str, typer.Option(help="Name of the observation whose sign the automaton reads.")] = "",
-    choice: Annotated[
-        str, typer.Option(help="Choice of actions: sampling or greedy; as the policy was trained by default.")
-    ] = "",
+    choice: Annotated[str, typer.Option(help="Choice of actions: sampling or greedy; as in training by default.")] = "",
     episodes: Annotated[
         int, typer.Option(min=1, help="Number of episodes over which reward and automaton are estimated.")
     ] = 100,

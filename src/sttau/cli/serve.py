@@ -15,22 +15,20 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def serve(
     models: Annotated[
         list[Path] | None,
-        typer.Argument(help="Folders of sttau train, saved models (.safetensors), or folders of those."),
+        typer.Argument(help="Folders of sttau train, saved models (.safetensors), or folders that contain them."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8000,
     token: Annotated[
-        str | None, typer.Option(envvar="STTAU_TOKEN", help="Bearer token that requests must carry.")
+        str | None, typer.Option(envvar="STTAU_TOKEN", help="Bearer token that requests must send.")
     ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Name in the Host header that is answered; repeatable.")
-    ] = None,
-    max_bytes: Annotated[int, typer.Option(min=1024, help="Largest body of a request.")] = 8 << 20,
-    max_sequences: Annotated[int, typer.Option(min=1, help="Most sequences of a request.")] = 4096,
-    max_steps: Annotated[int, typer.Option(min=1, help="Most steps of a sequence.")] = 10_000,
-    max_samples: Annotated[int, typer.Option(min=1, help="Most Monte Carlo samples.")] = 100,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Most requests at a time.")] = 256,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until a request must be answered.")] = 30.0,
+    allow_host: Annotated[list[str] | None, typer.Option(help="Accepted name in the Host header; repeatable.")] = None,
+    max_bytes: Annotated[int, typer.Option(min=1024, help="Largest size of a request body, in bytes.")] = 8 << 20,
+    max_sequences: Annotated[int, typer.Option(min=1, help="Largest number of sequences per request.")] = 4096,
+    max_steps: Annotated[int, typer.Option(min=1, help="Largest number of steps per sequence.")] = 10_000,
+    max_samples: Annotated[int, typer.Option(min=1, help="Largest number of Monte Carlo samples.")] = 100,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Largest number of concurrent requests.")] = 256,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Time limit of a request, in seconds.")] = 30.0,
     threads: ThreadsOption = 1,
     on: Annotated[str, typer.Option(help="Where the application runs: here, or ray for several replicas.")] = "here",
     replicas: Annotated[int, typer.Option(min=1, max=1000, help="Number of replicas on Ray.")] = 2,

@@ -30,22 +30,22 @@ QUICK = 300
 def train(
     data: Annotated[Path, typer.Argument(help="Table of series or texts: .csv, .tsv, .jsonl, .parquet, .txt or .npz.")],
     out: Annotated[Path, typer.Option(help="Folder for the model, its log and its report.")],
-    target: Annotated[str | None, typer.Option(help="Column of the target; label by default.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the target; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="One row per series; found by itself where it can.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="One row per series; inferred by default.")] = False,
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column of groups that are not split, such as patients.")] = None,
-    task: Annotated[str | None, typer.Option(help="classification or regression; from the target by default.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups (such as patients) to keep together.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression; inferred by default.")] = None,
     method: Annotated[str, typer.Option(help="Method: st-tau, lstm, gru, ensemble, bayes, dropout, …")] = "st-tau",
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="Setting of the network or of training, as name=value.")
+        list[str] | None, typer.Option("--set", help="Setting of the network or training, name=value; repeatable.")
     ] = None,
-    validation: Annotated[float, typer.Option(help="Share of the series that is held out for validation.")] = 0.25,
-    risk: Annotated[float | None, typer.Option(help="Largest error rate of predictions that do not abstain.")] = None,
-    coverage: Annotated[float, typer.Option(help="Share of predictions that do not abstain, without --risk.")] = 0.9,
+    validation: Annotated[float, typer.Option(help="Fraction of the series held out for validation.")] = 0.25,
+    risk: Annotated[float | None, typer.Option(help="Largest error rate of accepted predictions.")] = None,
+    coverage: Annotated[float, typer.Option(help="Fraction of accepted predictions, without --risk.")] = 0.9,
     quick: Annotated[bool, typer.Option("--quick", help=f"Train for {QUICK} updates only.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the interrupted training in the folder.")] = False,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
@@ -98,7 +98,7 @@ def train_file(
         settings: Settings of the network.
         options: Options of training.
         share: Share of the series that is held out.
-        risk: Largest error rate of predictions that do not abstain.
+        risk: Largest error rate of accepted predictions.
         coverage: Share of predictions that do not abstain, without a risk.
         seed: Seed of all randomness.
         device: Device of the model.

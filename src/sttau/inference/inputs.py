@@ -44,7 +44,10 @@ def as_inputs(model: Predictor, data: Any, lengths: Any = None) -> Inputs:
         data, lengths = data.inputs, data.lengths
     elif isinstance(data, str) or (_is_list(data) and data and all(isinstance(text, str) for text in data)):
         if not model.reads_tokens:
-            raise TypeError(f"inputs are text, but the model reads {model.num_features} features per step")
+            raise TypeError(
+                f"inputs are text, but the model reads {model.num_features} features per step; pass an array of shape "
+                f"(batch, time, {model.num_features}), or train a model on texts"
+            )
         if lengths is not None:
             raise ValueError("lengths are not taken with text; they follow from the words")
         data, lengths = encode(data, model.vocabulary)

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
@@ -201,11 +202,11 @@ class TrainOptions:
 
         ``epochs`` replaces ``updates``, and the other way round.
         """
-        unknown = set(changes) - set(self.names())
+        unknown = sorted(set(changes) - set(self.names()))
         if unknown:
-            raise TypeError(
-                f"{', '.join(sorted(unknown))}: there is no such training option; choose from {', '.join(self.names())}"
-            )
+            close = get_close_matches(unknown[0], ("validation", *self.names()), n=1)
+            meant = f"did you mean {close[0]}? All options: " if close else "choose from "
+            raise TypeError(f"{', '.join(unknown)}: there is no such training option; {meant}{', '.join(self.names())}")
         for name, other in (("epochs", "updates"), ("updates", "epochs")):
             if changes.get(name) is not None:
                 changes.setdefault(other, None)

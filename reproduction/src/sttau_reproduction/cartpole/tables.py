@@ -134,12 +134,12 @@ def reference_table(results: Sequence[Result]) -> list[tuple[str, ...]]:
 def tables(folder: Path) -> dict[str, str]:
     """All tables as Markdown, by name."""
     results, tuning, temperature = (
-        read_results(folder / name) for name in ("results.jsonl.gz", "tuning.jsonl.gz", "temperature.jsonl")
+        read_results(folder / name) for name in ("results.jsonl.gz", "tuning.jsonl.gz", "temperature.jsonl.gz")
     )
     rewards, entropies = temperature_tables(temperature)
     harder, reference = (
         read_results(path) if path.exists() else []
-        for path in (folder / "harder.jsonl", folder / "recurrent_ppo.jsonl")
+        for path in (folder / "harder.jsonl.gz", folder / "recurrent_ppo.jsonl")
     )
     return {
         "cartpole": markdown_table(cartpole_table(results), CARTPOLE),

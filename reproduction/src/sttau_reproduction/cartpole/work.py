@@ -241,7 +241,7 @@ def run(
     more = run_cells(
         temperature_cells(chosen, plan), per_cell(compute_temperature), folder, workers=workers, progress=progress
     )
-    write_results(map(_without_curves, more.results), out / "temperature.jsonl")
+    write_results(map(_without_curves, more.results), out / "temperature.jsonl.gz")
     return Outcome(outcome.results + more.results, outcome.failures + more.failures)
 
 
@@ -306,7 +306,7 @@ def harder_cells(plan: Plan = Plan(seeds=5, episodes=500)) -> list[Cell]:  # noq
 
 
 def run_harder(folder: Path, out: Path, *, progress: Callable[[Step], None] = lambda _: None) -> Outcome:
-    """Run them; write ``harder.jsonl`` to ``out``."""
+    """Run them; write ``harder.jsonl.gz`` to ``out``."""
     outcome = run_cells(harder_cells(), per_cell(compute), folder, progress=progress)
-    write_results(map(_without_curves, outcome.results), out / "harder.jsonl")
+    write_results(map(_without_curves, outcome.results), out / "harder.jsonl.gz")
     return outcome

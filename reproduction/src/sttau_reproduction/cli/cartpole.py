@@ -25,7 +25,7 @@ def cartpole(
 ) -> None:
     """Run the paper's CartPole experiment: four methods, four settings, twenty seeds.
 
-    An interrupted run resumes when the same command is given again. Set OMP_NUM_THREADS=1 with several workers.
+    Repeat the same command to resume an interrupted run. Set OMP_NUM_THREADS=1 with several workers.
 
     Example: sttau-reproduce cartpole --quick
     """

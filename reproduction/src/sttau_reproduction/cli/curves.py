@@ -20,7 +20,7 @@ def curves(
         typer.Option(help="JSON file of trials, whose curves are recorded instead of those of declared networks."),
     ] = None,
 ) -> None:
-    """Record validation error and NLL in the course of training, from the logs of trained networks.
+    """Record validation error and NLL during training, from the logs of trained networks.
 
     Example: sttau-reproduce curves reproduction/results/paper/networks --question "When does training converge?"
     """

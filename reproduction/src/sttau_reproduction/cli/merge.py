@@ -13,10 +13,10 @@ from sttau_reproduction.cli.common import RESULTS
 
 def merge(
     source: Annotated[Path, typer.Argument(help="Folder of a run of sttau-reproduce paper.")],
-    into: Annotated[Path, typer.Option(help="Folder that its results are added to.")] = RESULTS / "paper",
+    into: Annotated[Path, typer.Option(help="Folder to which the results are added.")] = RESULTS / "paper",
     renew: Annotated[bool, typer.Option("--renew", help="Replace results of networks and seeds in both.")] = False,
 ) -> None:
-    """Add the results, summaries and diagnostics of one folder to those of another; what is there stays.
+    """Add the results, summaries and diagnostics of one folder to those of another; keep existing ones.
 
     Example: sttau-reproduce merge run --into reproduction/results/paper
     """

@@ -21,7 +21,7 @@ def paper(
         str,
         typer.Argument(
             help="Part: table1, table2, table3, figures, ablation, ablation-best, cost, dropout-sweep, inter-patient, "
-            "tuning or all; or diagnostics, a second look at the same networks."
+            "tuning or all; or diagnostics, further analyses of the same networks."
         ),
     ],
     seeds: Annotated[int | None, typer.Option(help="Number of seeds per network, instead of those declared.")] = None,
@@ -37,21 +37,21 @@ def paper(
         typer.Option(help="Folder for results, networks and report; reproduction/results/paper, or …-quick."),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="Name of a data set; only its networks are trained; may be repeated.")
+        list[str] | None, typer.Option(help="Name of a data set; only its networks are trained; repeatable.")
     ] = None,
     network: Annotated[
-        list[str] | None, typer.Option(help="Name of a network; only such networks are trained; may be repeated.")
+        list[str] | None, typer.Option(help="Name of a network; only this network is trained; repeatable.")
     ] = None,
     timing: Annotated[bool, typer.Option(help="Measure the cost of each network alone, at the end.")] = True,
     report: Annotated[
         bool, typer.Option(help="Write tables, figures and report.html of the folder at the end.")
     ] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is to be computed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the work to do.")] = False,
 ) -> None:
     """Compute tables and figures of the paper: train what is missing, evaluate it, write a report.
 
-    Finished cells are not computed again; an interrupted run resumes when the same command is given again.
-    Networks that are there are not trained again, whichever part they were trained for.
+    Finished results are not computed again; repeat the same command to resume an interrupted run.
+    Existing networks are not trained again, even if they were trained for another part.
 
     Example: sttau-reproduce paper table1 --quick
     """

@@ -16,17 +16,17 @@ def power(
     out: Annotated[
         Path | None, typer.Option(help="Folder for results; reproduction/results/household-power, or …-quick.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny networks, to check that it runs.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Very small networks, to check that everything runs.")] = False,
     seeds: Annotated[int, typer.Option(help="Number of seeds per network.")] = 3,
-    history: Annotated[int, typer.Option(help="Number of hours that are read, for instance 168.")] = 24,
+    history: Annotated[int, typer.Option(help="Number of input hours, for instance 168.")] = 24,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     method: Annotated[
-        list[str] | None, typer.Option(help="Method to compute; repeat for several. All others stay as they are.")
+        list[str] | None, typer.Option(help="Method to compute; repeatable. Results of other methods are kept.")
     ] = None,
 ) -> None:
     """Forecast electric power an hour and a day ahead, with networks, boosted trees and naive methods.
 
-    Finished cells are not computed again; an interrupted run resumes when the same command is given again.
+    Finished results are not computed again; repeat the same command to resume an interrupted run.
 
     Example: sttau-reproduce power --quick
     """

@@ -17,7 +17,7 @@ def report(
     ] = RESULTS / "paper",
     out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
     docs: Annotated[
-        list[Path] | None, typer.Option(help="Page whose marked tables and figures are renewed; may be repeated.")
+        list[Path] | None, typer.Option(help="Page whose marked tables and figures are updated; repeatable.")
     ] = None,
 ) -> None:
     """Write every table and figure of the paper's experiments from the results, without any training.

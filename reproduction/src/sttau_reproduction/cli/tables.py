@@ -13,7 +13,7 @@ from sttau.cli.common import plain_errors, print_line
 def tables(
     root: Annotated[Path, typer.Option(help="Root of the repository.")] = Path(),
 ) -> None:
-    """Renew every table and figure of the documentation from the committed results; nothing is trained.
+    """Update every table and figure of the documentation from the committed results; trains nothing.
 
     Example: sttau-reproduce tables
     """

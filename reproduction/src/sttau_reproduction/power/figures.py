@@ -1,4 +1,4 @@
-"""Figures of the regression on household power, drawn from ``hours.jsonl``."""
+"""Figures of the regression on household power, drawn from ``hours.jsonl.gz``."""
 
 from __future__ import annotations
 

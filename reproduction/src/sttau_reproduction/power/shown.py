@@ -1,12 +1,13 @@
-"""Forecasts that the figures show: ``hours.jsonl``, a line for each cell."""
+"""Forecasts that the figures show: ``hours.jsonl.gz``, a line for each cell."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
-#: A line of ``hours.jsonl``: first test hours of one cell, and its PIT histogram.
+#: A line of ``hours.jsonl.gz``: first test hours of one cell, and its PIT histogram.
 Hours = dict[str, Any]
 
 ERRORS = 100  # hours of the paper's figure
@@ -40,5 +41,5 @@ def reduce_hours(line: Hours) -> Hours:
 
 
 def read_hours(path: Path) -> list[Hours]:
-    """Read ``hours.jsonl``."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    """Read ``hours.jsonl.gz``."""
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]

@@ -15,6 +15,7 @@ Gaussian. All numbers are in kW.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import time
@@ -349,7 +350,7 @@ def run(
     progress: Callable[[Step], None] = lambda _: None,
     methods: Sequence[str] = (),
 ) -> Outcome:
-    """Make every cell that the folder does not hold yet; write ``results.jsonl.gz`` and ``hours.jsonl`` into it.
+    """Make every cell that the folder does not hold yet; write ``results.jsonl.gz`` and ``hours.jsonl.gz`` into it.
 
     Args:
         folder: Folder for results; finished cells are kept in ``cells`` below it.
@@ -373,10 +374,10 @@ def run(
     results = {_identity(result): result for result in outcome.results}
     if methods:
         results = {_identity(result): result for result in earlier_results(folder / "results.jsonl.gz")} | results
-        earlier = read_hours(folder / "hours.jsonl") if (folder / "hours.jsonl").exists() else []
+        earlier = read_hours(folder / "hours.jsonl.gz") if (folder / "hours.jsonl.gz").exists() else []
         shown = {(line["setting"], line["name"], line["seed"]): line for line in earlier} | shown
     order = [_identity(cell) for cell in planned]
     write_results([results[key] for key in order if key in results], folder / "results.jsonl.gz")
     ordered = [json.dumps(shown[key], sort_keys=True) + "\n" for key in order if key in shown]
-    write_atomically(folder / "hours.jsonl", "".join(ordered).encode())
+    write_atomically(folder / "hours.jsonl.gz", gzip.compress("".join(ordered).encode(), mtime=0))
     return outcome

@@ -118,13 +118,13 @@ def test_every_exception_names_modules_and_a_test_file_that_exist() -> None:
         assert (ROOT / "tests" / test).exists(), test
 
 
-def test_contributing_describes_every_room() -> None:
+def test_contributing_describes_every_module() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    rooms = {module.parts[0].removesuffix(".py") for module in modules()}
-    assert not [room for room in sorted(rooms) if f"`{room}/`" not in text and f"`{room}.py`" not in text]
+    names = {module.parts[0].removesuffix(".py") for module in modules()}
+    assert not [name for name in sorted(names) if f"`{name}/`" not in text and f"`{name}.py`" not in text]
     reproduction = ROOT / "reproduction/src/sttau_reproduction"
     folders = {f"{path.name}/" for path in reproduction.iterdir() if (path / "__init__.py").exists()}
-    assert not [room for room in sorted(folders) if f"`{room}`" not in text]
+    assert not [name for name in sorted(folders) if f"`{name}`" not in text]
 
 
 def test_contributing_lists_the_files_with_more_than_400_lines() -> None:
@@ -159,9 +159,20 @@ def test_public_names_exist_and_have_documentation() -> None:
 
 
 def test_public_modules_list_their_public_names() -> None:
-    rooms = ("layers", "models", "methods", "training", "inference", "metrics", "calibration", "ood", "automata", "rl")
-    for room in (*rooms, "data", "jobs", "comparison", "export", "sklearn"):
-        module = __import__(f"sttau.{room}", fromlist=["__all__"])
-        assert module.__doc__, room
-        for name in module.__all__:
-            assert hasattr(module, name), f"{room}.{name}"
+    modules = (
+        "layers",
+        "models",
+        "methods",
+        "training",
+        "inference",
+        "metrics",
+        "calibration",
+        "ood",
+        "automata",
+        "rl",
+    )
+    for name in (*modules, "data", "jobs", "comparison", "export", "sklearn"):
+        module = __import__(f"sttau.{name}", fromlist=["__all__"])
+        assert module.__doc__, name
+        for public in module.__all__:
+            assert hasattr(module, public), f"{name}.{public}"
