@@ -57,6 +57,15 @@ def test_a_damaged_log_is_read_and_says_that_it_has_holes(
     assert "has holes: 7 of 9 updates are missing, first 2" in caplog.text
 
 
+def test_updates_that_were_left_out_on_purpose_are_not_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with JsonLines(tmp_path / "log.jsonl") as log:
+        log(replace(FIRST, number=10))
+    assert [update.number for update in read_log(tmp_path / "log.jsonl", thinned=True)] == [10]
+    assert not caplog.text
+
+
 def test_a_number_of_many_digits_in_a_damaged_log_costs_no_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,5 +47,5 @@ def test_the_reduced_hours_are_enough_for_every_figure() -> None:
 
 def test_the_committed_hours_are_those_that_are_drawn() -> None:
     lines = read_hours(RESULTS / "hours.jsonl.gz")
-    assert len(lines) == 65
+    assert len(lines) == 71
     assert all({"setting", "name", "seed"} < set(line) for line in lines if line["setting"] in ("paper", "hour", "day"))

@@ -33,12 +33,13 @@ class Update:
 Callback = Callable[[Update], bool | None]
 
 
-def read_log(path: str | os.PathLike[str], last: int | None = None) -> list[Update]:
+def read_log(path: str | os.PathLike[str], last: int | None = None, *, thinned: bool = False) -> list[Update]:
     """Read the log of a training run. An incomplete last line is left out; if other lines are missing, that is logged.
 
     Args:
         path: Path of the file; a log that does not exist is empty.
         last: Number of the last update to return, which must be in the log; all updates by default.
+        thinned: Whether updates were left out on purpose, so that none counts as missing.
 
     Example:
         >>> import tempfile
@@ -51,7 +52,7 @@ def read_log(path: str | os.PathLike[str], last: int | None = None) -> list[Upda
     found = _read(Path(path), last)
     length = max(found, default=0) if last is None else last
     holes = length - len(found)
-    if holes:
+    if holes and not thinned:
         first = next(number for number in range(1, len(found) + 2) if number not in found)
         _log.warning("the log %s has holes: %d of %d updates are missing, first %d", path, holes, length, first)
     return list(found.values())

@@ -34,7 +34,7 @@ def curves(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
         path = network_path(folder, training).with_suffix(".jsonl")
         if more or not path.exists():
             continue
-        log = read_log(path)
+        log = read_log(path, thinned=True)
         measured = [update for update in log if update.validation is not None]
         row: dict[str, Any] = {"data": cell.data, "method": cell.method, "seed": cell.seed}
         row["update"] = [update.number for update in measured]

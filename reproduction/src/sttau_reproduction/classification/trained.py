@@ -59,7 +59,7 @@ def read_network(folder: Path, cell: Cell, device: str) -> tuple[Predictor, list
     paths = [network_path(folder, training) for training in trainings_of(cell)]
     models = [load(path) for path in paths]
     model = join(models) if cell.settings["method"] == "ensemble" else models[0]
-    return model.to(device).eval(), read_log(paths[0].with_suffix(".jsonl"))
+    return model.to(device).eval(), read_log(paths[0].with_suffix(".jsonl"), thinned=True)
 
 
 def join(models: Sequence[Predictor]) -> DeepEnsemble:

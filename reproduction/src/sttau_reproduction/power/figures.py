@@ -15,9 +15,12 @@ from sttau_reproduction.power.tables import title_of
 
 _TAIL = 1.96  # standard deviations on either side hold 95 %
 
+_COLORS = {"automaton": "#0f766e"}  # of what is no method of the library
+
 
 def _color(name: str) -> str:
-    return method_color(name.partition(",")[0])
+    method = name.partition(",")[0]
+    return _COLORS.get(method) or method_color(method)
 
 
 def errors_figure(hours: Iterable[Hours]) -> Figure:

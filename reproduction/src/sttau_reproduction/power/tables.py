@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from sttau.jobs import Result
 from sttau.plotting.style import method_title
 from sttau.tables import markdown_table
-from sttau_reproduction.power.declaration import AHEAD, name_of
+from sttau_reproduction.power.declaration import AHEAD, METHODS, name_of
 
 PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
 DISTRIBUTIONS = (
@@ -30,6 +30,8 @@ def _groups(results: Iterable[Result], setting: str) -> dict[str, list[Result]]:
 def title_of(name: str) -> str:
     """For people."""
     method, _, rest = name.partition(",")
+    if method == "automaton":
+        return f"automaton, k = {METHODS[method]['num_states']}"
     return method_title(method) + (f",{rest}" if rest else "")
 
 
