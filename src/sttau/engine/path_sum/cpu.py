@@ -15,12 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sttau.engine import backend
 from sttau.engine.path_sum.cpu_kernels import (
     chain_backward,
     chain_forward,
     matrix_gradients,
+    number_tokens,
     rows_backward,
     rows_forward,
+    sort_steps,
 )
 from sttau.engine.recurrence.reference import Weights
 from sttau.engine.simd import Array, lanes_of
@@ -29,16 +32,31 @@ from sttau.engine.simd.threads import ranges, run_all
 
 _FLOAT32_STEPS = 256  # up to which float32 is accurate to about 1e-6
 _NEVER = -1e30  # logit of a state that does not exist
+_BUFFER = 1 << 14  # hidden units of the inputs that are computed together, so that they stay in the cache
 _INPUTS = 512  # whose gradients are summed together, whatever the number of threads
 
 
 def transition_rows(inputs: Tensor, hidden: Tensor, weights: Weights) -> Tensor:
     """As :func:`sttau.engine.path_sum.transition_rows`, for hidden states that all inputs share."""
-    with torch.autocast("cpu", enabled=False):  # the kernels compute in float32 and float64
-        x = F.linear(inputs, weights.input, weights.input_bias)
+    with backend.full_precision(inputs.device):  # the kernels compute in float32 and float64
         recurrent = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
-        rows: Tensor = _Rows.apply(x.reshape(-1, x.shape[-1]), recurrent, hidden, weights.states)  # type: ignore[no-untyped-call]
+        given = _widened(weights.input, weights.input_bias, recurrent, hidden, weights.states)
+        rows: Tensor = _Rows.apply(inputs.reshape(-1, inputs.shape[-1]), *given)  # type: ignore[no-untyped-call]
         return rows.view(*inputs.shape[:-1], *rows.shape[1:])
+
+
+def _widened(
+    weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
+    """The same with as many hidden units as fill whole vectors; those that are added are always zero."""
+    d = hidden.shape[-1]
+    more = -d % lanes_of(hidden.element_size())
+    if more == 0:
+        return weight, bias, recurrent, hidden, states
+    weight = F.pad(weight.unflatten(0, (3, d)), (0, 0, 0, more)).flatten(0, 1)
+    bias = None if bias is None else F.pad(bias.view(3, d), (0, more)).flatten()
+    recurrent = F.pad(recurrent.unflatten(-1, (3, d)), (0, more)).flatten(-2)
+    return weight, bias, recurrent, F.pad(hidden, (0, more)), F.pad(states, (0, more))
 
 
 def state_distribution(
@@ -53,49 +71,85 @@ def state_distribution(
     return result
 
 
+def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """The tokens that occur, (n,), and the place of each token among them, as :func:`sttau.engine.path_sum.distinct`.
+
+    It takes one pass over the vocabulary, where sorting would take one over the tokens for each of their bits.
+    """
+    given = as_integers(tokens)
+    entries, places = np.empty(min(vocabulary, given.size), dtype=np.int64), np.empty_like(given)
+    count = number_tokens(given, np.zeros(vocabulary, dtype=np.int64), entries, places)
+    if count < 0:
+        raise IndexError(f"token ids must be in 0 … {vocabulary - 1}, got {given.min()} … {given.max()}")
+    return torch.from_numpy(entries[:count]), torch.from_numpy(places).view(tokens.shape)
+
+
 def _shares(size: int) -> list[tuple[int, int]]:
     return ranges(size, max(1, -(-size // torch.get_num_threads())))
 
 
 class _Rows(torch.autograd.Function):
-    """Projected inputs (n, 3 d), hidden states (rows, d) and S, (k, d), to probabilities (n, rows, k)."""
+    """Inputs (n, features), W_x and its bias, W_h h + b_h of hidden states h, (rows, d), and S, (k, d): (n, rows, k)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, recurrent: Tensor, hidden: Tensor, states: Tensor) -> Tensor:
-        (n, _), (rows, d), k = x.shape, hidden.shape, len(states)
-        given = [as_array(tensor).reshape(-1) for tensor in (x, recurrent, hidden)]
+    def forward(
+        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, recurrent: Tensor, hidden: Tensor, states: Tensor
+    ) -> Tensor:
+        n, (rows, d), k = len(inputs), hidden.shape, len(states)
+        given = _flat(inputs, weight.T, *_biased(bias, recurrent), hidden)
         out = empty(given[0], n * rows * k)
-        lanes = lanes_of(out.itemsize)
-        width = -(-k // lanes) * lanes
+        width = -(-k // lanes_of(out.itemsize)) * lanes_of(out.itemsize)
         across, mask = pad_last(as_array(states.T), width).reshape(-1), filled(out, _NEVER, width)
         mask[:k] = 0
 
         def work(some: tuple[int, int]) -> None:
-            u, logits = empty(out, d), empty(out, width)
-            rows_forward(*given, across, mask, u, logits, out, rows, d, k, *some)
+            x, u, logits = (empty(out, _together(rows * d) * size) for size in (3 * d, rows * d, rows * width))
+            rows_forward(*given, across, mask, x, u, logits, out, rows, d, k, *some)
 
         run_all(work, _shares(n), n * rows * d)
         result = as_tensor(out).view(n, rows, k)
-        ctx.save_for_backward(x, recurrent, hidden, states, result)
+        ctx.save_for_backward(inputs, weight, bias, recurrent, hidden, states, result)
         return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        x, recurrent, hidden, states, _ = ctx.saved_tensors
-        (n, _), (rows, d), k = x.shape, hidden.shape, len(states)
-        given = [as_array(tensor).reshape(-1) for tensor in (*ctx.saved_tensors, grad)]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight, bias, recurrent, hidden, states, result = ctx.saved_tensors
+        n, (rows, d), k = len(inputs), hidden.shape, len(states)
+        given = _flat(inputs, weight.T, *_biased(bias, recurrent), hidden, states, result, grad)
         shares, learned = ranges(n, _INPUTS), (recurrent, hidden, states)
         grad_x = empty(given[0], n * 3 * d)
-        parts = [[filled(given[0], 0, tensor.numel()) for tensor in learned] for _ in shares]
+        nothing = filled(grad_x, 0, 4 * lanes_of(grad_x.itemsize))
+        parts = [[filled(grad_x, 0, tensor.numel()) for tensor in learned] for _ in shares]
 
         def work(number: int) -> None:
-            slopes = empty(grad_x, rows * k)
-            rows_backward(*given, slopes, grad_x, *parts[number], rows, d, k, *shares[number])
+            sizes = (3 * d, rows * 3 * d, rows * d, rows * d, rows * k)
+            buffers = [empty(grad_x, _together(rows * d) * size) for size in sizes]
+            rows_backward(*given, *buffers, nothing, grad_x, *parts[number], rows, d, k, *shares[number])
 
         run_all(work, range(len(shares)), n * rows * d)
         sums = [as_tensor(_total([part[place] for part in parts])) for place in range(len(learned))]
-        return as_tensor(grad_x).view(n, 3 * d), *(s.view_as(tensor) for s, tensor in zip(sums, learned, strict=True))
+        of_x = as_tensor(grad_x).view(n, 3 * d)
+        return (
+            of_x @ weight if ctx.needs_input_grad[0] else None,
+            of_x.T @ inputs,
+            None if bias is None else of_x.sum(0),
+            *(s.view_as(tensor) for s, tensor in zip(sums, learned, strict=True)),
+        )
+
+
+def _together(units: int) -> int:
+    """How many inputs, of so many hidden units each, are computed together: their rows fill tiles of 8."""
+    return max(8, min(24, _BUFFER // units // 8 * 8))
+
+
+def _flat(*tensors: Tensor) -> list[Array]:
+    return [as_array(tensor).reshape(-1) for tensor in tensors]
+
+
+def _biased(bias: Tensor | None, recurrent: Tensor) -> tuple[Tensor, Tensor]:
+    """The bias of the inputs, zero if there is none."""
+    return torch.zeros_like(recurrent[0]) if bias is None else bias, recurrent
 
 
 def _total(parts: list[Array]) -> Array:
@@ -114,7 +168,11 @@ class _Chain(torch.autograd.Function):
         pi, sums = empty(given, batch, steps + 1, k), empty(given, batch * steps)
         pi[:, 0] = as_array(first)
         all_pi, size = pi.reshape(-1), batch * steps * k * k
-        run_all(lambda some: chain_forward(flat, numbers, ends, all_pi, sums, steps, k, *some), _shares(batch), size)
+
+        def work(some: tuple[int, int]) -> None:
+            chain_forward(flat, numbers, ends, all_pi, sums, _one_row(flat, k), steps, k, *some)
+
+        run_all(work, _shares(batch), size)
         ctx.save_for_backward(lengths, places)
         ctx.matrices, ctx.pi, ctx.sums = given, pi, sums
         return as_tensor(pi).to(first.dtype)
@@ -152,8 +210,16 @@ def _accurate(matrices: Array, steps: int) -> tuple[Array, Array | None]:
     return exact / sizes, sizes
 
 
+def _one_row(like: Array, k: int) -> Array:
+    """A buffer for k values, rounded up to whole vectors."""
+    lanes = lanes_of(like.itemsize)
+    return empty(like, -(-k // lanes) * lanes)
+
+
 def _by_matrix(numbers: Array, steps: int, matrices: int) -> tuple[Array, Array]:
     """All steps sorted by their matrix, and how many of them come before those of the next matrix."""
     if not numbers.size:
         return np.arange(steps), np.arange(1, steps + 1)
-    return np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=matrices).cumsum()
+    order, ends = np.empty_like(numbers), np.zeros(matrices, dtype=np.int64)
+    sort_steps(numbers, order, ends)
+    return order, ends

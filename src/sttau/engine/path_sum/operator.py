@@ -13,6 +13,8 @@ from sttau.engine.backend import Choice, Engine, Operator
 from sttau.engine.path_sum import reference
 from sttau.engine.recurrence.reference import Weights
 
+_DENSE = 16  # tokens of a vocabulary per token of a batch, up to which they are counted instead of sorted
+
 
 def transition_rows(
     inputs: Tensor, hidden: Tensor, weights: Weights, *, used: Tensor | None = None, engine: Engine | None = None
@@ -66,7 +68,12 @@ def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor | 
         >>> distinct(torch.tensor([[3, 1, 3]]), 10)
         (tensor([1, 3]), tensor([[1, 0, 1]]), None)
     """
-    if tokens.device.type == "cpu":
+    device = tokens.device
+    if device.type == "cpu":
+        traced = torch.compiler.is_compiling() or backend.is_transformed(device)
+        chosen = backend.choose("state_distribution", device, torch.float32, traced=traced)
+        if chosen == "cpu" and tokens.dtype == torch.int64 and 0 < vocabulary <= _DENSE * tokens.numel():
+            return *_module("state_distribution", chosen).distinct(tokens, vocabulary), None
         entries, places = tokens.unique(return_inverse=True)
         return entries, places, None
     return occurring(tokens, vocabulary)
