@@ -209,9 +209,10 @@ def test_a_first_distribution_and_matrices_together_are_those_of_two_calls(bias:
     learned = learnable(first, start, rest, *weights[:5])
 
     def together(first: Tensor, start: Tensor, rest: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
-        w, parts = Weights(*parts[:2], None, None, parts[-1], torch.ones(())), parts[2:-1]
+        of_inputs, of_hidden, *biases, states = parts
+        w = weights._replace(input=of_inputs, recurrent=of_hidden, states=states)
         if bias:
-            w = w._replace(input_bias=parts[0], recurrent_bias=parts[1])
+            w = w._replace(input_bias=biases[0], recurrent_bias=biases[1])
         return path_sum.first_and_matrices(first, start, rest, w)
 
     found, matrices = together(*learned)

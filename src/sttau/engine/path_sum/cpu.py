@@ -123,7 +123,7 @@ class _Rows(torch.autograd.Function):
         across, mask = pad_last(as_array(states.T), width).reshape(-1), filled(of_inputs[0], _NEVER, width)
         mask[:k] = 0
         results = [
-            _forward(part, of_inputs, _of(of_hidden, *rows, d), across, mask, d, k)
+            _forward(part, of_inputs, _of(of_hidden, rows, d), across, mask, d, k)
             for part, rows in zip(inputs, parts, strict=True)
         ]
         ctx.parts, ctx.count = parts, len(inputs)
@@ -139,8 +139,8 @@ class _Rows(torch.autograd.Function):
         sums = [filled(of_inputs[0], 0, tensor.numel()) for tensor in (recurrent, hidden, states)]
         slopes = [
             _backward(
-                *_flat(part, result, grad), of_inputs, _of(of_hidden, *rows, hidden.shape[1]), as_array(states),
-                [*_of(sums[:2], *rows, hidden.shape[1]), sums[2]],
+                _flat(part, result, grad), of_inputs, _of(of_hidden, rows, hidden.shape[1]), as_array(states),
+                [*_of(sums[:2], rows, hidden.shape[1]), sums[2]],
             )
             for part, result, grad, rows in zip(inputs, results, grads, ctx.parts, strict=True)
         ]  # fmt: skip
@@ -170,10 +170,13 @@ def _forward(
 
 
 def _backward(
-    inputs: Array, result: Array, grad: Array, of_inputs: list[Array], of_hidden: list[Array], states: Array,
-    sums: list[Array],
-) -> Tensor:  # fmt: skip
-    """Gradient of the projected inputs, (n, 3 d); those of W_h h + b_h, h and S are added to ``sums``."""
+    given: list[Array], of_inputs: list[Array], of_hidden: list[Array], states: Array, sums: list[Array]
+) -> Tensor:
+    """Gradient of the projected inputs, (n, 3 d); those of W_h h + b_h, h and S are added to ``sums``.
+
+    ``given`` is the inputs, their probabilities and the gradients of these.
+    """
+    inputs, result, grad = given
     k, d = states.shape
     n, rows = result.size // (of_hidden[1].size // d * k), of_hidden[1].size // d
     grad_x, nothing = empty(states, n, 3 * d), filled(states, 0, 4 * lanes_of(states.itemsize))
@@ -195,8 +198,9 @@ def _backward(
     return torch.from_numpy(grad_x)
 
 
-def _of(arrays: Sequence[Array], low: int, high: int, d: int) -> list[Array]:
-    """The part of hidden states low … high in flat arrays (rows, 3 d) and (rows, d)."""
+def _of(arrays: Sequence[Array], rows: tuple[int, int], d: int) -> list[Array]:
+    """The part of some hidden states in flat arrays (rows, 3 d) and (rows, d)."""
+    low, high = rows
     return [arrays[0][low * 3 * d : high * 3 * d], arrays[1][low * d : high * d]]
 
 
