@@ -143,13 +143,13 @@ def rows_backward(
                     store(u, (n * rows + i) * d + place, fma(load(gates, to + d), load(hidden, i * d + place) - c, c))
         left, across, size = strides(0, k, 1), strides(0, 1, k), count * rows
         for place in range(0, d - d % (4 * lanes), 4 * lanes):
-            of_states, of_u = strides(place, d, d), strides(place, d, d)
-            product4(du, of_u, nothing, strides(0), slopes, left, states, strides(place, 0, d), k, size)
-            product4(grad_states, of_states, grad_states, of_states, slopes, across, u, strides(place, 0, d), size, k)
+            at, right = strides(place, d), strides(place, 0, d)
+            product4(du, at, nothing, strides(0), slopes, left, states, right, k, size)
+            product4(grad_states, at, grad_states, at, slopes, across, u, right, size, k)
         for place in range(d - d % (4 * lanes), d, lanes):
-            of_states, of_u = strides(place, d, d), strides(place, d, d)
-            product1(du, of_u, nothing, strides(0), slopes, left, states, strides(place, 0, d), k, size)
-            product1(grad_states, of_states, grad_states, of_states, slopes, across, u, strides(place, 0, d), size, k)
+            at, right = strides(place, d), strides(place, 0, d)
+            product1(du, at, nothing, strides(0), slopes, left, states, right, k, size)
+            product1(grad_states, at, grad_states, at, slopes, across, u, right, size, k)
         for n in range(count):
             for place in range(0, d, lanes):
                 sum_r = sum_z = sum_n = zeros(x)
@@ -261,9 +261,8 @@ def sort_steps(places: Array, order: Array, ends: Array) -> None:
     for n in range(ends.size):  # where the steps of a matrix begin
         start, ends[n] = start + ends[n], start
     for at in range(places.size):
-        place = places[at]
-        order[ends[place]] = at
-        ends[place] += 1
+        order[ends[places[at]]] = at
+        ends[places[at]] += 1
 
 
 @kernel
