@@ -268,11 +268,11 @@ def test_matrices_are_made_once_for_each_token_that_occurs(monkeypatch: pytest.M
     model = SequenceClassifier(STTauGRU(2, 4, 3, mode="exact"), 3, nn.Embedding(5, 2))
     layer, made = cast(STTauGRU, model.layer), []
 
-    def counted(inputs: Tensor, used: Tensor | None) -> Tensor:
+    def counted(first: Tensor, inputs: Tensor, used: Tensor | None) -> tuple[Tensor, Tensor]:
         made.append(inputs[..., 0].numel())
-        return STTauGRU.transition_matrices(layer, inputs, used)
+        return STTauGRU.first_and_matrices(layer, first, inputs, used)
 
-    monkeypatch.setattr(layer, "transition_matrices", counted)
+    monkeypatch.setattr(layer, "first_and_matrices", counted)
     model(torch.randint(5, (3, 40)))
     model(torch.tensor([[0, 3, 3, 1, 3]]))
     assert made == [5, 2]

@@ -317,13 +317,23 @@ class FiniteStateRNN(RecurrentLayer):
         """Return π_1, the distribution of the state after a first input: (batch, input_size) gives (batch, k)."""
         self.check_exact()
         weights = self._working_weights()
-        if hidden is not None:
-            start = hidden[:, None].to(weights.states.dtype)
-        elif self.initial == "first":
-            start = weights.states[:1]
-        else:
-            start = torch.zeros_like(weights.states[:1])
+        start = self._start(weights) if hidden is None else hidden[:, None].to(weights.states.dtype)
         return path_sum.transition_rows(inputs.to(weights.states.dtype), start, weights)[..., 0, :]
+
+    def first_and_matrices(
+        self, first: Tensor, inputs: Tensor, used: Tensor | None = None, *, hidden: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return :meth:`first_distribution` of ``first`` and :meth:`transition_matrices` of ``inputs``, faster."""
+        if hidden is not None:
+            return self.first_distribution(first, hidden), self.transition_matrices(inputs, used)
+        self.check_exact()
+        weights = self._working_weights()
+        dtype = weights.states.dtype
+        return path_sum.first_and_matrices(first.to(dtype), self._start(weights), inputs.to(dtype), weights, used=used)
+
+    def _start(self, weights: Weights) -> Tensor:
+        """The hidden state before the first input, (1, d)."""
+        return weights.states[:1] if self.initial == "first" else torch.zeros_like(weights.states[:1])
 
     def state_distribution(
         self, inputs: Tensor, lengths: Tensor | None = None, *, hidden: Tensor | None = None
@@ -339,9 +349,9 @@ class FiniteStateRNN(RecurrentLayer):
         if embedding is None:
             return self.state_distribution(inputs, lengths, hidden=hidden)
         tokens = clear_padding(inputs, lengths)
-        first = self.first_distribution(F.embedding(tokens[:, 0], embedding), hidden)
         entries, places, used = path_sum.distinct(tokens[:, 1:], len(embedding))
-        table = self.transition_matrices(F.embedding(entries, embedding), used)
+        begin, vectors = F.embedding(tokens[:, 0], embedding), F.embedding(entries, embedding)
+        first, table = self.first_and_matrices(begin, vectors, used, hidden=hidden)
         return path_sum.state_distribution(first, table, lengths, places=places)
 
     def chain(
@@ -351,7 +361,7 @@ class FiniteStateRNN(RecurrentLayer):
         if lengths is not None:
             check_lengths(lengths, *inputs.shape[:2], values=lengths.device.type == "cpu")
         inputs = clear_padding(inputs, lengths)
-        return self.first_distribution(inputs[:, 0], hidden), self.transition_matrices(inputs[:, 1:])
+        return self.first_and_matrices(inputs[:, 0], inputs[:, 1:], hidden=hidden)
 
     # -- weights -----------------------------------------------------------------------------------------------------
 

@@ -246,9 +246,8 @@ class SequenceModel(Predictor):
             vectors_of: Callable[[Tensor], Tensor] = self.embedding
             if self.training and self.dropout:
                 vectors_of = partial(F.embedding, weight=self.embed(torch.arange(size, device=inputs.device)))
-            first = layer.first_distribution(vectors_of(inputs[:, 0]))
             entries, places, used = path_sum.distinct(inputs[:, 1:], size)
-            table = layer.transition_matrices(vectors_of(entries), used)
+            first, table = layer.first_and_matrices(vectors_of(inputs[:, 0]), vectors_of(entries), used)
         return Chain(first, table, places, path_sum.state_distribution(first, table, lengths, places=places))
 
     def state_distributions(self, inputs: Tensor, lengths: Tensor | None = None, *, per_step: bool = True) -> Tensor:

@@ -39,7 +39,7 @@ def _gradients(engine: Engine, x: Tensor, weights: Weights, lengths: Tensor | No
 
 @pytest.mark.parametrize(
     ("k", "d", "batch", "time"),
-    [(1, 1, 1, 2), (2, 5, 3, 4), (10, 64, 4, 30), (17, 16, 2, 90), (33, 7, 2, 5), (3, 4, 2, 300)],
+    [(1, 1, 1, 2), (2, 5, 3, 4), (10, 64, 4, 30), (17, 16, 2, 90), (33, 7, 2, 5), (3, 4, 2, 300), (3, 80, 1, 600)],
 )
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "lengths"])
 def test_values_and_gradients_are_those_of_the_reference(k: int, d: int, batch: int, time: int, padded: bool) -> None:

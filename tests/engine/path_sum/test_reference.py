@@ -202,6 +202,40 @@ def test_a_table_of_the_tokens_gives_the_values_and_gradients_of_each_token_alon
     torch.testing.assert_close(here, there, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_first_distribution_and_matrices_together_are_those_of_two_calls(bias: bool) -> None:
+    weights, first, rest = some_weights(3, bias=bias), some_inputs(2, 1)[:, 0], some_inputs(2, 4)
+    start = torch.randn(1, HIDDEN, dtype=torch.float64)
+    learned = learnable(first, start, rest, *weights[:5])
+
+    def together(first: Tensor, start: Tensor, rest: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
+        of_inputs, of_hidden, *biases, states = parts
+        w = weights._replace(input=of_inputs, recurrent=of_hidden, states=states)
+        if bias:
+            w = w._replace(input_bias=biases[0], recurrent_bias=biases[1])
+        return path_sum.first_and_matrices(first, start, rest, w)
+
+    found, matrices = together(*learned)
+    torch.testing.assert_close(found, path_sum.transition_rows(first, start, weights)[:, 0], rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(matrices, path_sum.transition_matrices(rest, weights), rtol=1e-12, atol=1e-14)
+    assert torch.autograd.gradcheck(together, learned)
+
+
+@pytest.mark.parametrize(("shape", "vocabulary"), [((1, 1), 1), ((4, 50), 9), ((3, 7), 300), ((2, 5), 1000)])
+def test_the_tokens_that_occur_are_found_in_ascending_order(shape: tuple[int, int], vocabulary: int) -> None:
+    tokens = torch.randint(vocabulary, shape)
+    entries, places, _all = path_sum.distinct(tokens, vocabulary)
+    assert entries.tolist() == sorted({*tokens.flatten().tolist()})
+    assert torch.equal(entries[places], tokens)
+
+
+@pytest.mark.parametrize("token", [-1, 4])
+def test_a_token_that_is_not_in_the_vocabulary_is_refused(token: int) -> None:
+    tokens, embedding = torch.tensor([[0, token]]), torch.nn.Embedding(4, 2)
+    with pytest.raises(IndexError):
+        embedding(path_sum.distinct(tokens, 4)[0])
+
+
 @pytest.mark.parametrize(("shape", "vocabulary"), [((2, 3), 100), ((4, 50), 9), ((2, 0), 5), ((1, 1), 1)])
 def test_without_waiting_for_their_number_the_same_tokens_are_found(shape: tuple[int, int], vocabulary: int) -> None:
     tokens = torch.randint(vocabulary, shape, dtype=torch.int32)

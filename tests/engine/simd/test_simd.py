@@ -63,6 +63,21 @@ def test_gates_saturate_and_keep_nan() -> None:
     np.testing.assert_array_equal(out[lanes : lanes + 4], [1, -1, 1, np.nan])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_largest_lane_is_found_wherever_it_is(dtype: Any) -> None:
+    largest, load = simd.largest, simd.load
+
+    @njit  # type: ignore[untyped-decorator]
+    def apply(x: Any) -> float:
+        return largest(load(x, 0))  # type: ignore[no-any-return]
+
+    lanes = simd.lanes_of(dtype().itemsize)
+    for place in range(lanes):
+        x = -np.arange(2, lanes + 2, dtype=dtype)
+        x[place] = -1
+        assert apply(x) == -1
+
+
 def test_products_have_distinct_names() -> None:
     """Cached code calls by name; functions of one name were confused between processes."""
     names = {product.py_func.__qualname__ for product in (simd.product1, simd.product3, simd.product4)}

@@ -13,6 +13,8 @@ from sttau.engine.backend import Choice, Engine, Operator
 from sttau.engine.path_sum import reference
 from sttau.engine.recurrence.reference import Weights
 
+_DENSE = 16  # tokens of a vocabulary per token of a batch, up to which they are counted instead of sorted
+
 
 def transition_rows(
     inputs: Tensor, hidden: Tensor, weights: Weights, *, used: Tensor | None = None, engine: Engine | None = None
@@ -31,15 +33,19 @@ def transition_rows(
         (..., n, k), rows on the simplex.
     """
     several = "every input has hidden states of its own" if hidden.dim() > 2 else None
-    if engine is None and (several or backend.is_transformed(inputs.device)):
-        engine = "reference"  # the first step of a batch is too little work for a kernel
-    traced = torch.compiler.is_compiling()
-    chosen = backend.choose(
-        "transition_rows", inputs.device, inputs.dtype, traced=traced, engine=engine, obstacle=several
-    )
+    chosen = _chosen_for_rows(inputs, engine, several)
     options = {"used": used} if chosen == "triton" else {}
     result: Tensor = _module("transition_rows", chosen).transition_rows(inputs, hidden, weights, **options)
     return result
+
+
+def _chosen_for_rows(inputs: Tensor, engine: Engine | None, several: str | None = None) -> Choice:
+    if engine is None and (several or backend.is_transformed(inputs.device)):
+        engine = "reference"  # the first step of a batch is too little work for a kernel
+    traced = torch.compiler.is_compiling()
+    return backend.choose(
+        "transition_rows", inputs.device, inputs.dtype, traced=traced, engine=engine, obstacle=several
+    )
 
 
 def transition_matrices(
@@ -47,6 +53,34 @@ def transition_matrices(
 ) -> Tensor:
     """A for every input vector: (..., features) to (..., k, k), rows on the simplex; for ``used`` of them, if given."""
     return transition_rows(inputs, weights.states, weights, used=used, engine=engine)
+
+
+def first_and_matrices(
+    first: Tensor,
+    start: Tensor,
+    inputs: Tensor,
+    weights: Weights,
+    *,
+    used: Tensor | None = None,
+    engine: Engine | None = None,
+) -> tuple[Tensor, Tensor]:
+    """What a chain begins with, from one start for all sequences, and A for every other input vector.
+
+    Args:
+        first: (batch, features), the first input of each sequence.
+        start: (1, d), the hidden state before it.
+        inputs: (..., features), the other inputs.
+        weights: Weights of a GRU.
+        used: As in :func:`transition_rows`.
+        engine: As in :func:`transition_rows`.
+
+    Returns:
+        π_1, (batch, k), and the matrices (..., k, k).
+    """
+    if _chosen_for_rows(inputs, engine) == "cpu":
+        return _module("transition_rows", "cpu").first_and_matrices(first, start, inputs, weights)  # type: ignore[no-any-return]
+    rows = transition_rows(first, start, weights, engine=engine)[..., 0, :]
+    return rows, transition_matrices(inputs, weights, used=used, engine=engine)
 
 
 def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -66,7 +100,12 @@ def distinct(tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor | 
         >>> distinct(torch.tensor([[3, 1, 3]]), 10)
         (tensor([1, 3]), tensor([[1, 0, 1]]), None)
     """
-    if tokens.device.type == "cpu":
+    device = tokens.device
+    if device.type == "cpu":
+        traced = torch.compiler.is_compiling() or backend.is_transformed(device)
+        chosen = backend.choose("state_distribution", device, torch.float32, traced=traced)
+        if chosen == "cpu" and tokens.dtype == torch.int64 and 0 < vocabulary <= _DENSE * tokens.numel():
+            return *_module("state_distribution", chosen).distinct(tokens, vocabulary), None
         entries, places = tokens.unique(return_inverse=True)
         return entries, places, None
     return occurring(tokens, vocabulary)

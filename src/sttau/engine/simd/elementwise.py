@@ -105,10 +105,20 @@ def total(_: Any, a: Any) -> Any:
 
 @intrinsic
 def largest(_: Any, a: Any) -> Any:
-    """The maximum over the lanes of a Vector."""
+    """The maximum over the lanes of a Vector; any value where one of them is NaN."""
 
     def build(builder: Any, vector: Vector, v: list[Any]) -> Any:
-        return call(builder, f"llvm.vector.reduce.fmax.{suffix(vector)}", v[0].type.element, v)
+        # Halves are compared in turn: LLVM's own reduction takes ten times as long, to find NaN.
+        whole, lanes = v[0], vector.lanes
+        while lanes > 1:
+            lanes //= 2
+            kind = ir.VectorType(ir.IntType(32), lanes)
+            halves = [
+                builder.shuffle_vector(whole, whole, ir.Constant(kind, list(range(start, start + lanes))))
+                for start in (0, lanes)
+            ]
+            whole = builder.select(builder.fcmp_ordered(">", *halves), *halves)
+        return builder.extract_element(whole, ir.Constant(INT64, 0))
 
     return elementwise((a,), build, lambda vector: vector.element)
 
