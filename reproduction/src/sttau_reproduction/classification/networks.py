@@ -262,9 +262,9 @@ def _declare(data: str) -> list[Network]:
 def _laplace_and_sampling_free(matched: Network) -> list[Network]:
     """Both in the matched training, and the LSTM they compare with where that is another one.
 
-    SP-GRU has no fused kernel: its time is that of its steps, whatever the batch. So that it can be trained on a CPU, it
-    is smaller. Heartbeats are read in patches of 8 samples, in half as many updates; reviews in batches four times as
-    large, with twice the learning rate, in a quarter of the updates.
+    SP-GRU has no fused kernel: its time is that of its steps, whatever the batch. It is smaller so that it can be
+    trained on a CPU. Heartbeats are read in patches of 8 samples, in half as many updates; reviews in batches four
+    times as large, with twice the learning rate, in a quarter of the updates.
     """
     small = {**matched.settings, "hidden_size": 128}
     suffix, plain, training = "", matched, {**matched.training}
