@@ -17,7 +17,7 @@ from sttau_reproduction.classification.predictions import read_summaries
 from sttau_reproduction.classification.report import tables
 from sttau_reproduction.documentation import CLASSIFICATION, page_tables, read_comparison
 from sttau_reproduction.pages import markers, renew
-from tests.test_docs import anchors
+from tests.test_docs import broken_links
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "reproduction" / "results" / "paper"
@@ -77,14 +77,7 @@ def test_numbers_are_read_without_titles() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)", page.read_text("utf-8")):
-        if target.startswith(("http:", "https:")):
-            continue
-        name, _, heading = target.partition("#")
-        file = page.parent / name if name else page
-        assert file.exists(), target
-        if heading:
-            assert heading in anchors(file), target
+    assert broken_links(page) == []
 
 
 @pytest.mark.parametrize("page", PAGES[1:2], ids=lambda page: page.name)

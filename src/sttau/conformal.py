@@ -160,7 +160,7 @@ class AdaptiveConformal:
     whatever the data.
 
     Args:
-        coverage: Wanted share of targets that are held.
+        coverage: Desired fraction of targets in the sets.
         rate: Step of the level; larger values follow faster and vary more.
 
     Example:

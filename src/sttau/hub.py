@@ -15,6 +15,8 @@ from sttau.models import Predictor, load
 from sttau.tables import markdown_table
 from sttau.version import __version__
 
+__all__ = ["MODEL_FILE", "from_pretrained", "model_card", "push_to_hub", "write_hub_folder"]
+
 MODEL_FILE = "model.safetensors"
 
 _LIMITS = """\

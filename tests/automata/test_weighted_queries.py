@@ -62,7 +62,7 @@ def test_what_is_not_deterministic_is_approximated_and_said(
     words = ["0" * n for n in range(20)]
     assert float((fine.probability(words) - fading.probability(words)).abs().max()) < 0.01
     with caplog.at_level(logging.WARNING):
-        coarse = extract_by_weighted_queries(model, data, tolerance=0.04, words=100)
+        coarse = extract_by_weighted_queries(model, data, tolerance=0.04, words=10)
         assert "no suffix separates" in caplog.text
         assert len(extract_by_weighted_queries(model, data, tolerance=0.04, max_states=3, words=100).output) == 3
     assert 5 < len(coarse.output) < len(fine.output)

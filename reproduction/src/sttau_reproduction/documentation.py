@@ -60,8 +60,8 @@ def renew_documentation(root: Path) -> Iterator[Path]:
         drawn["review-automaton"] = draw_words(review_automaton["drawn"])
     for name, figure in drawn.items():
         yield save_figure(figure, root / "docs/images" / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
-    for path, figure in _library_figures(root):
-        yield save_figure(figure, path)
+    for path, figure, dpi in _library_figures(root):
+        yield save_figure(figure, path, dpi)
 
 
 def draw_words(values: dict[str, Any]) -> Figure:
@@ -76,17 +76,17 @@ def draw_words(values: dict[str, Any]) -> Figure:
     return words_figure(values["visits"], values["positive"], moves)
 
 
-def _library_figures(root: Path) -> Iterator[tuple[Path, Figure]]:
-    """Figures of ``sttau bench`` and ``sttau compare``, from the results that they left."""
+def _library_figures(root: Path) -> Iterator[tuple[Path, Figure, int]]:
+    """Figures of ``sttau bench`` and ``sttau compare`` with their resolution, from the results of these commands."""
     for name, machine in _MACHINES.items():
         folder = root / "benchmarks" / name
         speeds = [
             speed for speed in compare_speed(read_results(folder / "results.jsonl")) if speed.precision == "float32"
         ]
         with look():
-            yield folder / "speed.png", speed_figure(speeds, f"ST-τ compared with PyTorch's layers, {machine}")
+            yield folder / "speed.png", speed_figure(speeds, f"ST-τ compared with PyTorch's layers, {machine}"), 110
     folder = root / "docs/results/compare-digits"
-    yield folder / "comparison.png", read_comparison(folder).figure()
+    yield folder / "comparison.png", read_comparison(folder).figure(), 150
 
 
 def read_comparison(folder: Path) -> Comparison:

@@ -41,13 +41,13 @@ def calibrate(
 
     Args:
         model: A trained classifier or regressor, or an ensemble.
-        data: Validation data that was not trained on: a ``SequenceDataset``, or inputs.
+        data: Validation data not used in training: a ``SequenceDataset``, or inputs.
         targets: (sequences,) labels, or (sequences, outputs) values; only where ``data`` is inputs.
         lengths: (sequences,) valid steps; only where ``data`` is inputs.
         temperature: Whether to fit the temperature of the logits of a classifier.
-        risk: Largest error rate of predictions that do not abstain, with 95 % confidence.
-        coverage: Share of predictions that do not abstain, instead of a risk; 0.9 if neither is given.
-        false_alarms: Share of in-distribution sequences that may be called OOD.
+        risk: Largest error rate of accepted predictions, with 95 % confidence.
+        coverage: Fraction of accepted predictions, instead of a risk; 0.9 if neither is given.
+        false_alarms: Fraction of in-distribution sequences flagged as OOD.
         samples: Monte Carlo samples per member.
         seed: Seed of the sampling noise.
 

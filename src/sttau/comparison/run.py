@@ -79,7 +79,7 @@ def compare(
         rounds: Number of rounds of the randomization test; by default 1,999, or more for more than six methods, so that
             p ≤ 0.005 can be reached after the correction.
         progress: Whether to show a progress bar per network, in a terminal.
-        on_network: Callback that is given the title of every network before its training.
+        on_network: Function called with the title of each network before its training.
         training: Options of ``fit`` that replace :data:`sttau.comparison.training.DEFAULTS`: ``updates``,
             ``batch_size``, ``learning_rate``, ``validate_every``, ``patience``, ``optimizer``, ``precision``, …; see
             :class:`sttau.training.TrainOptions`.

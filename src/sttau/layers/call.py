@@ -50,7 +50,7 @@ class Output(NamedTuple):
 
 
 class LayerState(NamedTuple):
-    """What a layer remembers between two steps."""
+    """State of a layer between two steps."""
 
     hidden: Tensor  # (layers · directions, rows, d)
     memory: Tensor | None  # of an LSTM

@@ -16,7 +16,7 @@ Sampling = Literal["none", "members", "states", "weights", "masks"]
 
 
 class DataSpec(NamedTuple):
-    """What a network reads and predicts."""
+    """Input and output of a network."""
 
     features: int | None  # features per step; None for token ids
     tokens: int  # size of the vocabulary; 0 for features

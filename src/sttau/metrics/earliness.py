@@ -43,7 +43,7 @@ def decide_early(probabilities: Any, threshold: float, lengths: Any = None) -> E
 
     Args:
         probabilities: (sequences, time, classes) after every step: ``predict(..., per_step=True).mean``.
-        threshold: Confidence that is sure enough; above 1, every sequence is read to its end.
+        threshold: Confidence at which reading stops; above 1, every sequence is read to its end.
         lengths: (sequences,) valid steps; all by default.
 
     Example:

@@ -47,7 +47,7 @@ class Threshold:
 
 
 class Decisions(nn.Module):
-    """Predictions of validation data in brief, and the thresholds chosen on them; saved with the model.
+    """Summary of predictions of validation data, with the thresholds chosen on it; saved with the model.
 
     Made by :func:`sttau.calibrate`. Uncertainty is 1 − the largest probability of a classifier, and the standard
     deviation of a regressor; loss is 1 for a wrong class, and the squared error.
@@ -202,7 +202,7 @@ class Decisions(nn.Module):
         """Choose the largest total uncertainty of in-distribution data, for a wanted rate of false alarms.
 
         Args:
-            false_alarms: Share of in-distribution sequences that may be called OOD.
+            false_alarms: Fraction of in-distribution sequences flagged as OOD.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be in (0, 1), got {false_alarms}")

@@ -47,8 +47,9 @@ class DeepEnsemble(Predictor):
     gradient of each member separately. A prediction averages probabilities over members and over their samples; its
     epistemic uncertainty is their disagreement.
 
-    With ``joint`` the members are trained for what they predict together. Members in exact mode are probabilistic
-    automata then, which together are one: it begins in the first state of a random member and stays in that member.
+    With ``joint`` the loss includes that of the mean prediction of the members. If the members are in exact mode, they
+    are probabilistic automata, and the ensemble is one automaton: it starts in the first state of a random member and
+    stays in that member.
 
     Args:
         members: Classifiers, or regressors, on layers of one kind.

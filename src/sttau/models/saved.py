@@ -85,7 +85,7 @@ def save(model: Predictor, path: str | os.PathLike[str]) -> Path:
 
 
 def load(path: str | os.PathLike[str], device: torch.device | str = "cpu", *, max_bytes: int | None = MAX_BYTES) -> Any:
-    """Load a model that ``save`` wrote.
+    """Load a model written by ``save``.
 
     Nothing in the file is executed. Pickles, files of other programs, newer format versions, files with a wrong
     checksum, and weights that do not fit the configuration or are not finite are refused with the reason. The sizes in

@@ -80,7 +80,7 @@ class Detector(ABC):
             model: The model it was fitted with.
             data: Validation data that was not trained on.
             lengths: (batch,) valid steps of padded arrays.
-            false_alarms: Share of in-distribution sequences that may be called OOD.
+            false_alarms: Fraction of in-distribution sequences flagged as OOD.
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be in (0, 1), got {false_alarms}")

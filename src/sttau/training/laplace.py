@@ -41,7 +41,7 @@ def laplace(
         model: A trained classifier, or regressor with a variance, on a layer that draws nothing, such as ``nn.LSTM``.
         train: Its training data: a ``SequenceDataset``, or inputs.
         lengths: (sequences,) valid steps; only with inputs.
-        members: Number of heads that are drawn.
+        members: Number of heads to draw.
         prior_precision: Precision of the Gaussian prior; by default the one with the largest marginal likelihood.
         seed: Seed of the draws.
 

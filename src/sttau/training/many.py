@@ -38,7 +38,7 @@ _COMMON = ("updates", "epochs", "batch_size", "bucket_batches", "validate_every"
 
 @dataclass(frozen=True, eq=False)
 class FitJob:
-    """A call of :func:`fit` that is still to be made.
+    """A call of :func:`fit` for :func:`fit_many`.
 
     Attributes:
         model: Model to train.
@@ -58,7 +58,7 @@ class FitJob:
 
 
 class FitResult(NamedTuple):
-    """A job that is done, or has failed."""
+    """Result of a completed or failed job."""
 
     number: int  # of the job, counted from 0
     job: FitJob

@@ -87,11 +87,11 @@ def swag(
         data: Its training data: a ``SequenceDataset``, or inputs with ``targets`` and ``lengths``.
         targets: Targets, where ``data`` is inputs.
         lengths: Lengths, where ``data`` is inputs.
-        members: Number of networks that are drawn.
+        members: Number of networks to draw.
         snapshots: Number of weights that the Gaussian is fitted to.
         every: Updates between two snapshots; by default an epoch, but together at most half of the options' updates.
         rank: Number of deviations in the covariance.
-        options: Options of the training before; schedules, validation, callbacks and the folder are left out.
+        options: Options of the previous training; schedules, validation, callbacks and the folder are left out.
         changes: Single options by name, such as ``learning_rate=0.001``.
 
     Example:

@@ -30,7 +30,7 @@ def validation(
     samples: int = 10,
     seed: int = 0,
 ) -> Measure:
-    """Return a function that evaluates the model as it then is; ``fit`` takes it as ``validation``.
+    """Return a function that evaluates the current model, for the argument ``validation`` of ``fit``.
 
     Args:
         model: A classifier or regressor, or an ensemble.

@@ -46,7 +46,8 @@ def draw_signs(size: int, rounds: int, seed: int) -> Iterator[Tensor]:
     at_once = max(1, _CHUNK_ELEMENTS // max(1, size))
     for start in range(0, rounds, at_once):
         shape = (min(at_once, rounds - start), size)
-        yield 1 - 2 * torch.randint(2, shape, generator=generator, dtype=torch.int8).to(torch.float64)
+        exchanged = torch.randint(2, shape, generator=generator, dtype=torch.int8).to(torch.float64)
+        yield exchanged.mul_(-2).add_(1)
 
 
 def in_pieces(chunks: Iterable[Tensor]) -> Iterator[Tensor]:

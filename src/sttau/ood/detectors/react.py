@@ -18,7 +18,7 @@ class ReAct(HeadDetector):
     so less is gained.
 
     Args:
-        quantile: Share of the training data's activations that is not clipped.
+        quantile: Fraction of the activations on training data that are not clipped.
         samples: Monte Carlo samples per member.
         seed: Seed of the sampling noise.
     """
