@@ -1,6 +1,6 @@
 """Stochastic languages learned from strings with random labels: distance to the truth, against a fit from the truth.
 
-    python benchmarks/stochastic_languages.py --out benchmarks/stochastic_languages.jsonl
+    python benchmarks/stochastic_languages.py --out benchmarks/stochastic_languages.jsonl.gz
 
 Random PAs of 2 to 4 states over two symbols (``random_pa``) with all strings of 1 to 8 symbols, and PA-1 and PA-2
 (``stochastic``) with all strings of 1 to 9 and of 1 to 10 symbols, as in their training data; 10, 100 or 1,000 labels
@@ -23,6 +23,7 @@ labels, and others than those here) had shown that the search was the limit.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import platform
 import time
@@ -95,11 +96,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--languages", nargs="+", default=["PA-1", "PA-2", "random"])
     parser.add_argument("--samples", type=int, default=5, help="samples of labels of PA-1 and PA-2")
-    parser.add_argument("--out", type=Path, required=True, help="lines are added to this file")
+    parser.add_argument("--out", type=Path, required=True, help="lines are added to this file, name.jsonl.gz")
     options = parser.parse_args()
     torch.set_num_threads(1)
     versions = {"sttau": __version__, "torch": torch.__version__, "python": platform.python_version()}
-    rows = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    rows = []
+    if options.out.exists():
+        with gzip.open(options.out, "rt") as file:
+            rows = [json.loads(line) for line in file]
     measured = {(row["language"], row["labels"], row["seed"]) for row in rows}
     seeds = {"random": range(60000, 60010)}
     cells = [(name, seed) for name in options.languages for seed in seeds.get(name, range(options.samples))]
@@ -108,7 +112,7 @@ def main() -> None:
             continue
         row = measure(language, labels, seed) | {"versions": versions, "hardware": "one CPU thread"}
         print({key: value for key, value in row.items() if key not in ("versions", "hardware")}, flush=True)
-        with options.out.open("a") as file:
+        with gzip.open(options.out, "at") as file:
             file.write(json.dumps(row) + "\n")
         rows.append(row)
     for language, labels in product(options.languages, (10, 100, 1000)):

@@ -29,8 +29,9 @@ class TokenDensity(Detector):
     From the surprise of each token that of the word alone is subtracted, so that the score is a log-likelihood ratio
     (Ren et al., 2019): a text of rare words is not OOD if they are as probable in their contexts as in training texts.
     An unknown word costs log ``unknown_words`` more than its token, as if that many unknown words were equally
-    probable. The mean does not grow with the length of a text, though it varies more in short ones. Counts are kept
-    with the model: about 12 bytes per distinct n-gram.
+    probable. The mean does not grow with the length of a text, though it varies more in short ones. It is for texts
+    from their beginning: a passage from elsewhere looks unusual, unless ``beginning`` is None. Counts are kept with the
+    model: about 12 bytes per distinct n-gram.
 
     Args:
         order: Largest number of consecutive tokens that are counted.
