@@ -24,10 +24,12 @@ class Detector(ABC):
         name: Name in :data:`sttau.ood.DETECTORS`.
         largest: Number of training sequences it is fitted to at most; None for all.
         threshold: Largest score of in-distribution data; None before :meth:`choose_threshold`.
+        absent: Settings that files of earlier versions lack, with the values such files mean.
         tensors: What ``fit`` found.
     """
 
     name: ClassVar[str]
+    absent: ClassVar[dict[str, Any]] = {}
     largest: ClassVar[int | None] = 5000
     tensors: dict[str, Tensor]
     threshold: float | None

@@ -43,8 +43,9 @@ def kept_detector(model: Predictor) -> Detector:
     kept = model.detector
     if kept is None:
         raise ValueError("the model has no detector; fit one and call detector.keep(model) before model.save(path)")
-    settings = dict(kept.settings)
+    kind = DETECTORS[kept.name]
+    settings = kind.absent | dict(kept.settings)
     threshold = settings.pop("threshold")
-    detector = DETECTORS[kept.name](**settings)
+    detector = kind(**settings)
     detector.tensors, detector.threshold, detector._fitted = kept.tensors, threshold, True
     return detector
