@@ -53,7 +53,7 @@ VERSION = 1
 SAMPLES = 10  # Monte-Carlo runs of a prediction
 _EVALUATIONS = 8  # cells that are evaluated at the same time with a GPU
 RUNS = 10  # predictions of a network's first seed, where they differ
-_DRAWING = ("bayes", "dropout", "sp-gru", "st-tau")  # methods of which they do
+_DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do; SP-GRU draws its last output alone
 
 #: What can be computed, and its tables.
 TABLES: dict[str, tuple[Table, ...]] = {
