@@ -24,8 +24,8 @@ _KIND = {
     "lstm": (1.0, 1.6), "ensemble": (0.95, 1.3), "bayes": (1.3, 0.8), "dropout": (1.05, 1.5),
     "state-regularized": (1.2, 1.7), "st-tau-best": (0.98, 1.02), "lstm-best": (0.97, 1.3),
 }  # fmt: skip
-_DRAWS = ("bayes", "dropout", "sp-gru", "st-tau")
-_MEMBERS = ("ensemble", "laplace", "mixture")
+_DRAWS = ("bayes", "dropout", "st-tau")
+_MEMBERS = ("ensemble", "laplace", "mixture", "sp-gru")
 
 
 def fabricate(folder: Path, size: int = 400, networks: tuple[Network, ...] = NETWORKS) -> Path:
