@@ -98,13 +98,13 @@ def _rows(
 
 
 def _known(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The rows that hold anything; goals alone are nothing.
+    """The rows that hold anything beyond the number of seeds; goals alone are nothing.
 
     Example:
         >>> _known([("LSTM", "1", "2.0", "—"), ("VD", "—", "—", "—")])
         [('LSTM', '1', '2.0', '—')]
     """
-    kept = [row for row in rows if not {"", MISSING}.issuperset(row[1:])]
+    kept = [row for row in rows if not {"", MISSING}.issuperset(row[2:])]
     return kept if any(not row[0].startswith(_GOAL) for row in kept) else []
 
 

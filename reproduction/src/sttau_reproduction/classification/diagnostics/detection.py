@@ -8,6 +8,7 @@ from statistics import mean
 
 from sttau.jobs import Result
 from sttau_reproduction.classification.declaration import LENGTH, Column, Table
+from sttau_reproduction.classification.networks import TITLES
 from sttau_reproduction.classification.table2 import OOD, SCORES
 
 #: Rows of tables of detection that are no networks.
@@ -37,7 +38,8 @@ def with_lengths_matched(table: Table, score: str) -> Table:
 def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> list[Result]:
     """Results with what diagnostics add on detection, seed by seed; what results have already stays.
 
-    The length alone is no score of a network, so its areas stand in the table of every score.
+    A network that was only diagnosed has a row of its own. The length alone is no score of a network, so its areas
+    stand in the table of every score.
 
     Example:
         >>> row = Result("paper", "imdb", "lstm", None, 0, {"pe": 1.0, "customer_entropy_auroc": 80.0}, {}, 1.0)
@@ -52,6 +54,12 @@ def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> 
         for row in diagnostics
     }
     joined = [replace(row, metrics=more.get((row.data, row.method, row.seed), {}) | row.metrics) for row in results]
+    known = {(row.data, row.method, row.seed) for row in results}
+    joined += [
+        replace(row, metrics=more[row.data, row.method, row.seed])
+        for row in diagnostics
+        if row.method != LENGTH and (row.data, row.method, row.seed) not in known
+    ]
     return [*joined, *(_for_every_score(row) for row in diagnostics if row.method == LENGTH)]
 
 
@@ -89,16 +97,32 @@ def finding(results: Sequence[Result], diagnostics: Sequence[Result]) -> str:
     for out, title in OOD.items():
         before = _means(rows, f"{out}_{key}_auroc")
         after = _means(rows, f"{out}_{key}_matched_auroc")
-        parts.append(f"from {min(before):.1f} … {max(before):.1f} % to {min(after):.1f} … {max(after):.1f} % ({title})")
+        parts.append(f"from {_range(before)} to {_range(after)} ({title})")
     scores = {name: _scores(rows, name) for name in ("variance", "mutual_information", "feature_distance")}
     best = max((value for values in scores.values() for value in values), default=None)
     text += (
-        f" When reviews are cut to the lengths of the OOD texts, four for each, the O-AUROC of {len(names)} networks "
-        f"by their largest probability goes {parts[0]} and {parts[1]}, where 50 % is chance."
+        f" When reviews are cut to the lengths of the OOD texts, four for each, the O-AUROC of {_count(names)} "
+        f"by the largest probability goes {parts[0]} and {parts[1]}, where 50 % is chance."
     )
     if best is not None:
         text += f" The other scores reach {best:.1f} % at most."
     return text
+
+
+def _count(names: set[tuple[str, str]]) -> str:
+    """Their number, or the title of the only one."""
+    return f"{len(names)} networks" if len(names) > 1 else f"*{TITLES[next(iter(names))[1]]}*"
+
+
+def _range(values: Sequence[float]) -> str:
+    """Smallest and largest of some percentages.
+
+    Example:
+        >>> _range([50.0]), _range([50.0, 60.0])
+        ('50.0 %', '50.0 … 60.0 %')
+    """
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return f"{low} %" if low == high else f"{low} … {high} %"
 
 
 def _means(rows: Sequence[Result], key: str) -> list[float]:
