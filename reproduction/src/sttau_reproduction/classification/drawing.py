@@ -40,6 +40,9 @@ COLORS = {
     "dropout-best": "#b3471d",
     "dropout-paths": "#9aa0a6",
     "st-tau-64": "#8a4fd0",
+    "lstm-patches": "#4b5563",
+    "laplace-patches": "#6b7f2a",
+    "sp-gru-patches": "#9d174d",
 }
 #: Shapes, sizes and what lies above what; an LSTM trained as ST-τ may come to lie where that does.
 _MARKS = {
