@@ -13,6 +13,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from sttau.plotting.style import BLUE, GRID, INK, MUTED, look
 
 _LARGEST = 0.42  # radius of a state that is always visited
+_BEND = 0.22  # of arrows, as a share of their length
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ def words_figure(
         radii = _LARGEST * np.sqrt(np.asarray(visits, float) / max(visits))
         radii = np.maximum(radii, 0.16)
         largest = max((move.moves for move in moves), default=1.0)
+        taken = [(x, y, radius) for (x, y), radius in zip(places.tolist(), radii.tolist(), strict=True)]
         for move in moves:
-            _draw_move(axes, move, places, radii, largest)
+            x, y = _draw_move(axes, move, places, radii, largest, taken)
+            taken.append((x, y, 0.3))
         for (x, y), radius, share, probability in zip(places, radii, visits, positive, strict=True):
             axes.add_patch(Circle((x, y), radius, facecolor="white", edgecolor=BLUE, linewidth=1.5, zorder=3))
             label = f"{probability:.2f}\n{100 * share:.0f} %" if radius > 0.25 else f"{probability:.2f}"
@@ -81,19 +84,37 @@ def _places(visits: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return places
 
 
-def _draw_move(axes: Axes, move: WordMove, places: np.ndarray, radii: np.ndarray, largest: float) -> None:
-    """An arrow with its words beside its middle."""
+def _draw_move(
+    axes: Axes,
+    move: WordMove,
+    places: np.ndarray,
+    radii: np.ndarray,
+    largest: float,
+    taken: Sequence[tuple[float, float, float]],
+) -> tuple[float, float]:
+    """Draw an arrow, with its words where they are farthest from states and other words; return their position."""
     start, end = places[move.start], places[move.end]
     direction = (end - start) / np.linalg.norm(end - start)
-    normal = np.array([direction[1], -direction[0]])
     begin, finish = start + radii[move.start] * direction, end - radii[move.end] * direction
-    bend = 0.22
     arrow = FancyArrowPatch(
-        tuple(begin), tuple(finish), connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=9,
+        tuple(begin), tuple(finish), connectionstyle=f"arc3,rad={_BEND}", arrowstyle="-|>", mutation_scale=9,
         linewidth=0.6 + 2.2 * move.moves / largest, color=MUTED, alpha=0.75, zorder=2,
     )  # fmt: skip
     axes.add_patch(arrow)
-    length = float(np.linalg.norm(finish - begin))
-    x, y = (begin + finish) / 2 + normal * (bend * length / 2 + 0.08)
+    x, y = max(
+        _along(begin, finish), key=lambda place: min(np.hypot(place[0] - a, place[1] - b) - r for a, b, r in taken)
+    )
     axes.text(x, y, "\n".join(move.words), ha="center", va="center", fontsize=6.5, color=INK, zorder=5,
               bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6})  # fmt: skip
+    return x, y
+
+
+def _along(begin: np.ndarray, finish: np.ndarray) -> list[tuple[float, float]]:
+    """Points on the curve of Matplotlib's ``arc3``, from its middle outwards."""
+    across = finish - begin
+    control = (begin + finish) / 2 + _BEND * np.array([across[1], -across[0]])
+    points = []
+    for t in (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74):
+        x, y = (1 - t) ** 2 * begin + 2 * t * (1 - t) * control + t**2 * finish
+        points.append((float(x), float(y)))
+    return points
