@@ -42,12 +42,11 @@ def fabricate(folder: Path, size: int = 400, networks: tuple[Network, ...] = NET
 def _diagnostics(networks: tuple[Network, ...]) -> list[Result]:
     """One seed of every network that can be diagnosed, and the length alone."""
     rng = np.random.default_rng(5)
-    tables = {"finiteness", "patients", *(f"corrupted-{data}" for data in ("bih", "imdb"))}
     found = []
     for network in networks:
         if network.method == "ensemble":
             continue
-        keys = {column.key for table in diagnostic.TABLES if table.name in tables for column in table.columns}
+        keys = {column.key for table in diagnostic.TABLES for column in table.columns}
         keys |= {f"{kind}_{n}_ece" for kinds in diagnostic.CORRUPTIONS.values() for kind in kinds for n in range(1, 6)}
         metrics = {key: float(rng.uniform(1, 9)) for key in sorted(keys)}
         if network.data == "imdb":

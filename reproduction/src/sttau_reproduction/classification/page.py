@@ -84,7 +84,8 @@ def write_page(
             if figure in left:
                 del left[figure]
                 section.figures[captions[figure]] = _panels(figures[figure], captions[figure])
-        sections.append(section)
+        if section.tables or section.figures:  # there are results
+            sections.append(section)
     if left:
         drawn = {captions[name]: _panels(figures[name], captions[name]) for name in left}
         sections.append(Section("Training and reading", figures=drawn))
