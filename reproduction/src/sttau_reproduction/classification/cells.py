@@ -259,9 +259,9 @@ def _lost(cell: Cell, folder: Path) -> bool:
         return True
 
 
-def check_folder(folder: Path, quick: bool) -> None:
-    """Refuse a folder that has results of the other kind: of all data, or of a part of it."""
-    if any(("part" in result.settings) != quick for result in earlier_results(folder / "results.jsonl")):
+def check_folder(folder: Path, quick: bool, name: str = "results.jsonl") -> None:
+    """Refuse a folder whose file of that name has results of the other kind: of all data, or of a part of it."""
+    if any(("part" in result.settings) != quick for result in earlier_results(folder / name)):
         has, wants = ("all the data", "a part of it") if quick else ("a part of the data", "all of it")
         raise ValueError(f"{folder} has results of {has}, and these would be of {wants}; name another folder")
 

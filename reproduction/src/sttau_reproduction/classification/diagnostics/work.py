@@ -21,6 +21,7 @@ from sttau.inference import predict
 from sttau.jobs import Backend, Cell, Outcome, Result, Step, Store, earlier_results, run_cells, write_results
 from sttau.models import Predictor
 from sttau_reproduction.classification.cells import SAMPLES, Work
+from sttau_reproduction.classification.cells import check_folder as check_results
 from sttau_reproduction.classification.declaration import LENGTH
 from sttau_reproduction.classification.diagnostics.corruptions import SEVERITIES, corruptions_of
 from sttau_reproduction.classification.diagnostics.finiteness import measure_finiteness
@@ -186,9 +187,7 @@ def missing_cells(cells: Iterable[Cell], folder: Path) -> list[Cell]:
 
 def check_folder(folder: Path, quick: bool) -> None:
     """Refuse a folder that has results of the other kind: of all data, or of a part of it."""
-    if any(("part" in result.settings) != quick for result in read_diagnostics(folder)):
-        has, wants = ("all the data", "a part of it") if quick else ("a part of the data", "all of it")
-        raise ValueError(f"{folder} has results of {has}, and these would be of {wants}; name another folder")
+    check_results(folder, quick, results_path(folder).name)
 
 
 def run(
