@@ -28,8 +28,7 @@ COVERED = {
     "report/page.py": "report/test_training.py",
     "export/graph.py": "export/test_onnx.py",
     "export/draws.py": "export/test_onnx.py",
-    "export/recurrent.py": "export/test_onnx.py",
-    "export/moments.py": "export/test_onnx.py",
+    "export/layers/*.py": "export/test_onnx.py",
     "layers/lstm_gru.py": "layers/test_st_tau.py",
     "models/predictor.py": "models/test_models.py",
     # files that hold one case each of what is tested over all cases

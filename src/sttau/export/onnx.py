@@ -13,7 +13,7 @@ import torch
 from sttau.checks import as_integer
 from sttau.export.draws import Draws
 from sttau.export.graph import Graph, Value
-from sttau.export.recurrent import Batch, check_layer, last_distribution, last_features
+from sttau.export.layers import Batch, find_form, last_distribution
 from sttau.files import write_atomically
 from sttau.inference.chunks import in_eval_mode
 from sttau.layers import SAMPLED_MODES, LayerMode
@@ -65,7 +65,7 @@ def to_onnx(
     model, resolved = in_eval_mode(model), model.resolve_mode(mode)
     default = as_integer("samples", samples, 1)
     for member in model.members:
-        check_layer(member.layer)
+        find_form(member.layer)  # an error before anything is written
     g = Graph()
     if model.reads_tokens:
         inputs = g.input("inputs", "int64", ["batch", "time"])
@@ -101,7 +101,7 @@ def _member(
     if mode == "exact":
         return _exact(g, model, last_distribution(model.finite_state_layer, batch), alone)
     fixed = isinstance(model, SequenceClassifier) and model.has_fixed_labels
-    read = last_features(model.layer, batch, mode, transitions=fixed)
+    read = find_form(model.layer)(model.layer, batch, mode, transitions=fixed).last()
     outputs = read @ g.constant(model.head.weight.T)
     outputs = outputs if model.head.bias is None else outputs + g.constant(model.head.bias)
     if isinstance(model, SequenceClassifier):
