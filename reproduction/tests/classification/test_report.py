@@ -139,6 +139,29 @@ def test_the_other_tables_show_intervals_costs_detection_and_the_sweep(folder: P
     assert not any("| LSTM |" in made[f"table2-{score}"] for score in ("variance", "mutual-information"))
 
 
+@pytest.fixture(scope="module")
+def html(written: list[Path]) -> str:
+    (path,) = (path for path in written if path.name == "report.html")
+    return path.read_text("utf-8")
+
+
+def test_the_page_has_every_table_and_figure_and_needs_no_other_file(html: str) -> None:
+    headings = re.findall(r"<h2 id=[^>]*>(.*?)</h2>", html)
+    assert headings == [*(table.title for table in TABLES), "Time", "Training and reading"]
+    assert html.count("<table>") == sum(len(table.networks) for table in TABLES) + 1  # that of times
+    assert html.count("<figcaption>") == len(FIGURES)
+    assert not re.search(r'<(img|link|script)\b|src="|href="(?!#)|url\((?!#)', html)
+    assert len(html.encode()) < 2_000_000
+
+
+def test_every_figure_has_a_text_alternative_and_every_link_a_target(html: str) -> None:
+    panels = re.findall(r"<svg [^>]*>", html)
+    assert len(panels) >= len(FIGURES)
+    assert all('role="img"' in panel and re.search(r'aria-label="[^"]+', panel) for panel in panels)
+    assert set(re.findall(r'href="#(part\d+)"', html)) == set(re.findall(r'id="(part\d+)"', html))
+    assert "prefers-color-scheme: dark" in html
+
+
 def test_the_same_files_give_the_same_report_byte_for_byte(
     folder: Path, written: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
