@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from sttau import (
@@ -23,8 +24,12 @@ from sttau import (
 )
 from sttau.data import load as data
 from sttau.engine import Noise
+from sttau.errors import ModelFileError
 from sttau.inference import entropy
+from sttau.layers import TorchRNN
 from sttau.models import Posterior, Predictor, SequenceModel
+from sttau.models.ensemble import with_own_head
+from sttau.models.saved import MODEL_FORMAT
 from sttau.training import Update, fit, validation
 
 LAYERS: dict[str, Callable[[], Any]] = {
@@ -260,3 +265,81 @@ def test_joint_training_is_refused_where_it_makes_no_sense() -> None:
         DeepEnsemble.of(lambda: SequenceRegressor(nn.LSTM(2, 4), 1), 2, joint=0.5)
     with pytest.raises(ValueError, match="joint trains all members"):
         DeepEnsemble([SequenceClassifier(nn.LSTM(2, 4), 3)], Posterior("laplace", 3), joint=0.5)
+
+
+def _several_heads(kind: Any) -> DeepEnsemble:
+    """A network with two further heads."""
+    torch.manual_seed(0)
+    first = (
+        SequenceClassifier(nn.LSTM(3, 8, 2), 4)
+        if kind is SequenceClassifier
+        else SequenceRegressor(nn.LSTM(3, 8, 2), 2, variance=True)
+    )
+    members = [first, with_own_head(first), with_own_head(first)]
+    for member in members:
+        nn.init.normal_(member.head.weight)
+    return DeepEnsemble(members).eval()
+
+
+@pytest.mark.parametrize("kind", [SequenceClassifier, SequenceRegressor])
+@pytest.mark.parametrize("per_step", [False, True])
+def test_several_heads_read_one_layer_that_runs_once(
+    kind: Any, per_step: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x, lengths = _several_heads(kind), torch.randn(5, 7, 3), torch.tensor([7, 3, 5, 1, 6])
+    apart = copy.deepcopy(model)
+    apart.copy_bodies()
+    assert model.differs_in_heads
+    assert copy.deepcopy(model).differs_in_heads
+    assert not apart.differs_in_heads
+    assert not DeepEnsemble(model.members[:1]).differs_in_heads
+    expected = predict(apart, x, lengths, per_step=per_step)
+    runs: list[int] = []
+    whole = TorchRNN.features
+
+    def count(layer: TorchRNN, *given: Any, **named: Any) -> Tensor:
+        runs.append(1)
+        return whole(layer, *given, **named)
+
+    monkeypatch.setattr(TorchRNN, "features", count)
+    found = predict(model, x, lengths, per_step=per_step)
+    assert len(runs) == 1
+    assert torch.equal(found.mean, expected.mean)
+    assert torch.equal(found.epistemic, expected.epistemic)
+
+
+@pytest.mark.parametrize("kind", [SequenceClassifier, SequenceRegressor])
+def test_what_several_heads_share_is_saved_once(kind: Any, tmp_path: Path) -> None:
+    model, x = _several_heads(kind), torch.randn(5, 7, 3)
+    path = model.save(tmp_path / "heads.safetensors")
+    with safe_open(path, framework="pt") as opened:
+        names = set(opened.keys())
+    assert {name for name in names if "layer" in name} == {
+        f"networks.0.layer.rnn.{name}" for name, _ in nn.LSTM(3, 8, 2).named_parameters()
+    }
+    assert {name for name in names if "head" in name} == {
+        f"networks.{number}.head.{name}" for number in range(3) for name in ("weight", "bias")
+    }
+    again = load(path)
+    assert again.differs_in_heads
+    assert torch.equal(predict(again, x).mean, predict(model, x).mean)
+
+
+def test_several_heads_that_are_described_differently_are_refused(tmp_path: Path) -> None:
+    model = _several_heads(SequenceClassifier)
+    config = model.config()
+    config["members"][1] = {**config["members"][1], "arguments": {**config["members"][1]["arguments"], "dropout": 0.5}}
+    path = MODEL_FORMAT.write(tmp_path / "heads.safetensors", config, model.distinct_weights())
+    with pytest.raises(ModelFileError, match="its members differ in more than their heads"):
+        load(path)
+
+
+def test_several_heads_are_trained_as_networks_of_their_own() -> None:
+    model, x, y = _several_heads(SequenceClassifier), torch.randn(20, 7, 3), torch.arange(20) % 4
+    apart = copy.deepcopy(model)
+    apart.copy_bodies()
+    for one in (model, apart):
+        fit(one, (x, y), updates=3, seed=0, progress=False)
+    assert not model.differs_in_heads
+    for own, expected in zip(model.parameters(), apart.parameters(), strict=True):
+        assert torch.equal(own, expected)

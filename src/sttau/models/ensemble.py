@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from sttau.models.classifier import SequenceClassifier
 from sttau.models.predictor import Predictor, Task
 from sttau.models.regressor import Gaussian
 
+Model = TypeVar("Model", bound=SequenceModel)
 SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
 
 
@@ -111,6 +113,18 @@ class DeepEnsemble(Predictor):
         return tuple(cast(SequenceModel, network) for network in self.networks)
 
     @property
+    def differs_in_heads(self) -> bool:
+        """Whether the members are one network with several heads, as those of the Laplace approximation are."""
+        first, *others = (_body(member) for member in self.members)
+        return bool(others) and all(
+            body.keys() == first.keys() and all(body[name] is first[name] for name in first) for body in others
+        )
+
+    def copy_bodies(self) -> None:
+        """Give every member weights of its own."""
+        self.networks = nn.ModuleList(deepcopy(member) for member in self.members)
+
+    @property
     def num_outputs(self) -> int:
         """Classes, or values predicted per sequence, of each member."""
         return self.members[0].num_outputs
@@ -125,10 +139,14 @@ class DeepEnsemble(Predictor):
         per_step: bool = False,
     ) -> Any:
         """Return the members' outputs, ordered by sample and then by member: members · rows rows."""
-        outputs = [
-            member(inputs, lengths, noise=own, mode=mode, per_step=per_step)
-            for member, own in zip(self.members, self.member_noises(noise), strict=True)
-        ]
+        if self.differs_in_heads and not self.training and self.resolve_mode(mode) == "deterministic":
+            read = self.members[0].features(inputs, lengths, mode=mode, per_step=per_step)
+            outputs = [member.output(read) for member in self.members]
+        else:
+            outputs = [
+                member(inputs, lengths, noise=own, mode=mode, per_step=per_step)
+                for member, own in zip(self.members, self.member_noises(noise), strict=True)
+            ]
         if isinstance(outputs[0], Tensor):
             return _interleave(outputs, len(inputs))
         means, variances = zip(*outputs, strict=True)
@@ -219,7 +237,38 @@ class DeepEnsemble(Predictor):
             else {"posterior": {**self.posterior._asdict(), "arguments": dict(self.posterior.arguments)}}
         )
         joint = {"joint": self.joint} if self.joint else {}
-        return {"model": type(self).__name__, "members": [member.config() for member in self.members], **drawn, **joint}
+        heads = {"differs_in_heads": True} if self.differs_in_heads else {}
+        members = [member.config() for member in self.members]
+        return {"model": type(self).__name__, "members": members, **drawn, **joint, **heads}
+
+    def distinct_weights(self) -> dict[str, Tensor]:
+        """Return the state dict, without what members share with the first."""
+        weights = dict(self.state_dict())
+        if self.differs_in_heads:
+            body = tuple(f"{name}." for name in _body(self.members[0]))
+            for name in list(weights):
+                _, number, rest = name.split(".", 2)
+                if number != "0" and rest.startswith(body):
+                    del weights[name]
+        return weights
+
+
+def with_own_head(model: Model) -> Model:
+    """Return a copy of a model that shares all modules with it but the head.
+
+    Example:
+        >>> from sttau import SequenceClassifier
+        >>> model = SequenceClassifier(nn.LSTM(2, 8), num_classes=3)
+        >>> other = with_own_head(model)
+        >>> other.layer is model.layer, other.head is model.head
+        (True, False)
+    """
+    return deepcopy(model, {id(module): module for module in _body(model).values()})
+
+
+def _body(model: SequenceModel) -> dict[str, nn.Module]:
+    """All modules of a network but its head."""
+    return {name: module for name, module in model.named_children() if name != "head"}
 
 
 def _check_joint(joint: Joint) -> Joint:

@@ -17,7 +17,7 @@ from sttau.layers import LAYERS
 from sttau.models.base import SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.decisions import Decisions
-from sttau.models.ensemble import DeepEnsemble, Posterior
+from sttau.models.ensemble import DeepEnsemble, Posterior, with_own_head
 from sttau.models.kept import KeptTensors
 from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
@@ -75,7 +75,7 @@ def save(model: Predictor, path: str | os.PathLike[str]) -> Path:
     """Write a model to a file; see :meth:`Predictor.save`."""
     if MODELS.get(type(model).__name__) is not type(model):
         raise TypeError(f"a {type(model).__name__} cannot be saved: only {', '.join(MODELS)} can be named in a file")
-    weights = model.state_dict()
+    weights = _weights(model)
     bad = _not_finite(weights)
     if bad:
         raise ValueError(f"the model cannot be saved: it has weights that are not finite, {bad}. Train it again.")
@@ -125,8 +125,13 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu", *, ma
         raise
     except Exception as error:  # whatever a constructor raises for arguments that make no sense
         raise ModelFileError(f"{path}: the model's configuration is not valid: {error}") from error
-    model.load_state_dict(tensors)
+    model.load_state_dict(tensors, strict=False)  # all that is in the file was compared; what is shared is there once
     return model.to(chosen).eval()
+
+
+def _weights(model: Predictor) -> Tensors:
+    """The weights of a model as they are saved: what members of an ensemble share is there once."""
+    return model.distinct_weights() if isinstance(model, DeepEnsemble) else dict(model.state_dict())
 
 
 class _Unfilled(TorchFunctionMode):
@@ -141,14 +146,15 @@ class _Unfilled(TorchFunctionMode):
 
 def _check_layers(header: Header, tensors: int) -> None:
     """Refuse a configuration with more layers than there are tensors: even to describe them would take forever."""
-    layers = sum(member["layer"]["arguments"].get("num_layers", 1) for member in header.get("members", [header]))
+    members = header.get("members", [header])[: 1 if header.get("differs_in_heads") else None]
+    layers = sum(member["layer"]["arguments"].get("num_layers", 1) for member in members)
     if layers > tensors:
         raise ValueError(f"it has {layers} layers, but there are only {tensors} tensors")
 
 
 def _check_weights(path: str | os.PathLike[str], model: Predictor, tensors: Tensors) -> None:
     """Compare the weights in a file with those of a model that was built on the meta device, without any memory."""
-    expected = {name: (tuple(value.shape), value.dtype) for name, value in model.state_dict().items()}
+    expected = {name: (tuple(value.shape), value.dtype) for name, value in _weights(model).items()}
     found = {name: (tuple(value.shape), value.dtype) for name, value in tensors.items()}
     wrong = [
         f"{name}: expected {_describe(expected.get(name), found.get(name))}, "
@@ -180,7 +186,14 @@ def build(config: Header) -> Predictor:
     model: Predictor
     if config["model"] == DeepEnsemble.__name__:
         posterior = Posterior(**config["posterior"]) if "posterior" in config else None
-        members = [_build_network(member) for member in config["members"]]
+        if config.get("differs_in_heads"):
+            described, *others = config["members"]
+            if any(other != described for other in others):
+                raise ValueError("its members differ in more than their heads")
+            first = _build_network(described)
+            members = [first, *(with_own_head(first) for _ in others)]
+        else:
+            members = [_build_network(member) for member in config["members"]]
         model = DeepEnsemble(members, posterior, joint=config.get("joint", 0.0))
     else:
         model = _build_network(config)

@@ -14,6 +14,7 @@ from sttau.checks import as_integer
 from sttau.inference import features
 from sttau.inference.inputs import as_inputs
 from sttau.models import DeepEnsemble, FixedLabels, SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.models.ensemble import with_own_head
 from sttau.seeds import derive_seed
 
 _LARGEST = 4096  # weights of a head whose covariance is computed
@@ -34,8 +35,9 @@ def laplace(
 
     The distribution of the head's weights given the training data is approximated by a Gaussian: its mean are the
     trained weights, its precision the generalized Gauss-Newton matrix of the negative log-likelihood plus that of a
-    prior (Daxberger et al., 2021; Kristiadi et al., 2020). All other weights are shared by value, and weights of
-    sequences are not considered. The result predicts, is calibrated, saved and exported as any ensemble.
+    prior (Daxberger et al., 2021; Kristiadi et al., 2020). Weights of sequences are not considered. The members share
+    everything but their heads: in a prediction the layer runs once, and a file holds it once. The result is calibrated,
+    saved and exported as any ensemble; if it is trained further, each member gets weights of its own.
 
     Args:
         model: A trained classifier, or regressor with a variance, on a layer that draws nothing, such as ``nn.LSTM``.
@@ -63,12 +65,12 @@ def laplace(
     values, vectors = torch.linalg.eigh(curvature)
     root = vectors * (values.clamp_min(0) + prior_precision).rsqrt() @ vectors.T  # unlike eigenvectors, unique
     generator = torch.Generator().manual_seed(derive_seed(seed, "laplace"))
-    drawn = []
+    drawn, body = [], deepcopy(model)
+    body.decisions = None
     for _ in range(members):
         head = mean + root @ torch.randn(len(mean), generator=generator, dtype=torch.float64)
         weights = head.view(len(model.head.weight), -1)
-        member = deepcopy(model)
-        member.decisions = None
+        member = with_own_head(body)
         with torch.no_grad():
             member.head.weight.copy_(weights[:, :-1])
             member.head.bias.copy_(weights[:, -1])

@@ -17,8 +17,15 @@ _GIVEN = ("model", "train", "data", "targets", "lengths", "members", "options", 
 
 
 def prepare_posterior(model: Predictor) -> None:
-    """Before training: leave one network of an ensemble with a posterior, after checking that it can be drawn."""
-    if not isinstance(model, DeepEnsemble) or model.posterior is None:
+    """Before training: leave one network of an ensemble with a posterior, after checking that it can be drawn.
+
+    Members that share weights get their own.
+    """
+    if not isinstance(model, DeepEnsemble):
+        return
+    if model.differs_in_heads:
+        model.copy_bodies()
+    if model.posterior is None:
         return
     kind, _, arguments = model.posterior
     if kind not in _FUNCTIONS:
