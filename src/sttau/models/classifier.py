@@ -148,14 +148,17 @@ class SequenceClassifier(SequenceModel):
         """Return the mean cross-entropy, or the mean of the :attr:`criterion`.
 
         With several paths it is that of their mean probability: the criterion is given its logarithm as logits.
+        ``targets`` may be soft labels, (sequences, classes) probabilities.
         """
         if not self._trains_on_paths:
             return self.loss_from_logits(self(inputs, lengths, noise=noise), targets, weights)
         logits = self._smoothed(self._path_outputs(inputs, lengths, noise))
-        if self.criterion is None:
+        if self.criterion is None and targets.dim() == 1:
             losses = F.cross_entropy(logits, targets.repeat(self.paths), reduction="none")
             return self._mixture_loss(losses, weights)
         log_p = logits.log_softmax(dim=-1).unflatten(0, (self.paths, -1)).logsumexp(0) - math.log(self.paths)
+        if self.criterion is None:
+            return weighted_mean(F.cross_entropy(log_p, targets, reduction="none"), weights)
         return weighted_mean(self.criterion(log_p, targets), weights)
 
     def loss_from_logits(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -20,6 +20,7 @@ from sttau.checks import as_integer
 from sttau.models.criterion import LossFunction, LossName, check_loss
 from sttau.training.log import Callback
 from sttau.training.sample_weights import ClassWeight, as_class_weight, as_sample_weight
+from sttau.training.soft_labels import as_soft_labels
 
 Mode = Literal["min", "max"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -35,6 +36,7 @@ _LATER_FIELDS = (
     "loss",
     "class_weight",
     "sample_weight",
+    "soft_labels",
 )  # only where they are given: checkpoints of before lack them
 _COUNTS = ("updates", "epochs", "batch_size", "validate_every", "bucket_batches", "patience", "checkpoint_every")
 _OPTIONAL_COUNTS = ("updates", "epochs", "patience", "checkpoint_every")
@@ -54,6 +56,7 @@ class TrainKeywords(TypedDict, total=False):
     label_smoothing: float
     class_weight: ClassWeight | None
     sample_weight: Any
+    soft_labels: Any
     schedule: Schedule
     warmup: int
     scheduler: Callable[[torch.optim.Optimizer], LRScheduler] | None
@@ -93,6 +96,8 @@ class TrainOptions:
             class); a mapping from name or number, with 1 for classes left out; or a sequence.
         sample_weight: (sequences,) nonnegative weights in the mean loss, multiplied by those of the classes. The
             product is divided by its mean over the training data.
+        soft_labels: (sequences, classes) probabilities that the cross-entropy of a classifier is computed from instead
+            of the labels, such as the predictions of other networks (knowledge distillation).
         schedule: Schedule of the learning rate: ``constant``, or ``cosine`` to 0 over all ``updates``.
         warmup: Updates over which the learning rate rises linearly to its value.
         scheduler: Function from the optimizer to a scheduler of ``torch.optim.lr_scheduler``, such as
@@ -132,6 +137,7 @@ class TrainOptions:
     label_smoothing: float = 0.0
     class_weight: ClassWeight | None = None
     sample_weight: Any = field(default=None, compare=False, repr=False)
+    soft_labels: Any = field(default=None, compare=False, repr=False)
     schedule: Schedule = "constant"
     warmup: int = 0
     scheduler: Callable[[torch.optim.Optimizer], LRScheduler] | None = None
@@ -175,6 +181,9 @@ class TrainOptions:
         check_loss(self.loss, self.label_smoothing)
         object.__setattr__(self, "class_weight", as_class_weight(self.class_weight))
         object.__setattr__(self, "sample_weight", as_sample_weight(self.sample_weight))
+        object.__setattr__(self, "soft_labels", as_soft_labels(self.soft_labels))
+        if self.soft_labels is not None and self.loss == "focal":
+            raise ValueError("soft_labels need loss='cross-entropy', or a function; the focal loss takes labels")
         if self.progress not in (None, True, False):
             raise ValueError(f"progress must be True, False or None, got {self.progress!r}")
         callbacks = (self.callbacks,) if callable(self.callbacks) else tuple(self.callbacks)

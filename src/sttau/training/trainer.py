@@ -31,6 +31,7 @@ from sttau.training.options import TrainKeywords, TrainOptions
 from sttau.training.run import Run, Validation
 from sttau.training.sample_weights import sequence_weights
 from sttau.training.scales import warn_odd_scales
+from sttau.training.soft_labels import training_targets
 from sttau.training.state import TrainState
 from sttau.training.step import EagerStep, GraphedStep
 from sttau.training.validation import Measure, as_validation
@@ -103,7 +104,7 @@ def fit(
             if interrupted() or run.is_due():
                 run.after_updates(interrupted)
     if isinstance(run.validation, Measure) and run.processes.first and run.options.mode == "min":
-        targets = run.data.targets
+        targets = run.data.targets if run.options.soft_labels is None else run.data.targets.argmax(dim=-1)
         warn_unless_learned(run.options.metric, run.state.early_stopping.best, targets, run.validation.targets)
     return run.updates
 
@@ -133,6 +134,7 @@ def start(
     criterion = make_criterion(options.loss, options.label_smoothing, model.task)
     classes = model.num_outputs if model.task == "classification" else None
     weights = sequence_weights(options.class_weight, options.sample_weight, targets, classes, names)
+    wanted = training_targets(options.soft_labels, targets, classes, model.dtype)
     _check_own_loss(model, criterion, weights)
     record_ranges(model, inputs, lengths)
     warn_odd_scales(model, inputs, lengths)
@@ -165,7 +167,7 @@ def start(
             processes,
             Order(len(inputs), options.batch_size, options.seed, lengths, options.bucket_batches),
             Data.on(
-                device, inputs, targets, lengths, options.seed, None if weights is None else weights.to(model.dtype)
+                device, inputs, wanted, lengths, options.seed, None if weights is None else weights.to(model.dtype)
             ),
             captures=captures,
             validation=measure,
