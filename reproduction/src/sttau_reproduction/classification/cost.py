@@ -36,6 +36,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "mixture of automata": ("automata",),
     "mixture of automata, memory": ("automata-memory", "automata-memory-ensemble-2", "automata-memory-ensemble-5"),
+    "mixture of automata, distilled": ("automata-distilled",),
 }
 
 TABLES = (

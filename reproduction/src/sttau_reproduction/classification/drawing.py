@@ -37,6 +37,7 @@ COLORS = {
     "automata": "#0f766e",
     "automaton-memory": "#10a37f",
     "automata-memory": "#10a37f",
+    "automata-distilled": "#65a30d",
     "dropout-best": "#b3471d",
     "dropout-paths": "#9aa0a6",
     "st-tau-64": "#8a4fd0",
@@ -54,6 +55,7 @@ _MARKS = {
     "automata": ("^", 80, 4),
     "automaton-memory": ("v", 80, 4),
     "automata-memory": ("v", 80, 4),
+    "automata-distilled": ("<", 80, 4),
 }
 _COLUMNS = 5
 _plain = FuncFormatter(lambda value, _: f"{value:g}")

@@ -42,6 +42,7 @@ TITLES: dict[str, str] = {
     "automaton-memory": "one automaton, k = 64, memory",
     "automata": "mixture of four automata, k = 16",
     "automata-memory": "mixture of four automata, k = 16, memory",
+    "automata-distilled": "mixture of four automata, k = 16, distilled",
     **{f"st-tau-{k}-learned": f"ST-τ, k = {k}" for k in (20, 50)},
     **{f"st-tau-{k}-fixed": f"ST-τ, k = {k}, τ = 1" for k in (2, 10, 20, 50)},
     **{f"dropout-{rate}": f"VD, rate {rate}" for rate in RATES},
@@ -133,6 +134,7 @@ SEEDS = {
     "automata": 3,
     "automaton-memory": 5,
     "automata-memory": 5,
+    "automata-distilled": 5,
 } | {f"st-tau-{states}{cell}": 5 for states in ("classes", "10") for cell in ("", "-plain")}
 
 
@@ -147,6 +149,7 @@ _AUTOMATA: dict[str, dict[str, dict[str, Any]]] = {
     "imdb": {
         "automata": {**_JOINT, "model": {"word_dropout": 0.3}},
         "automata-memory": {**_JOINT, "model": {"word_dropout": 0.4}, "memory": 100},
+        "automata-distilled": {**_JOINT, "model": {"word_dropout": 0.4}, "memory": 100},
     },
 }
 _AUTOMATA_TRAINING: dict[str, dict[str, Any]] = {
@@ -154,7 +157,10 @@ _AUTOMATA_TRAINING: dict[str, dict[str, Any]] = {
     "automaton-memory": {**BEST["bih"].training, "updates": 14_000},
     "automata": {**BEST["imdb"].training, "updates": 5000, "validate_every": 500},
     "automata-memory": {**BEST["imdb"].training, "updates": 6000, "validate_every": 500, "weight_decay": 0.05},
+    "automata-distilled": {**BEST["imdb"].training, "updates": 6000, "validate_every": 500, "weight_decay": 0.05},
 }
+#: Networks that learn from the mean prediction of LSTMs with matched training, and how many of those there are.
+_DISTILLED = {"automata-distilled": 5}
 
 
 @dataclass(frozen=True)
@@ -255,7 +261,11 @@ def _declare(data: str) -> list[Network]:
         for name, own in _AUTOMATA[data].items():
             settings = {**sizes, "cell": "gru", "mode": "exact", **own}
             method = "mixture" if "size" in own else "st-tau"
-            networks.append(Network(name, data, method, settings, _AUTOMATA_TRAINING[name], SEEDS[name]))
+            training = dict(_AUTOMATA_TRAINING[name])
+            if name in _DISTILLED:
+                taught = {"method": matched.method, "settings": matched.settings, "training": matched.training}
+                training["teacher"] = taught | {"members": _DISTILLED[name]}
+            networks.append(Network(name, data, method, settings, training, SEEDS[name]))
     return [*networks, *variants.variants_of(networks)]
 
 
@@ -321,5 +331,9 @@ def make_quick(network: Network) -> Network:
     """
     settings = {**network.settings, **{name: n for name, n in _QUICK_SIZES.items() if name in network.settings}}
     training = {**network.training, "updates": 40, "batch_size": 32, "validate_every": 20}
+    if "teacher" in training:
+        teacher = training["teacher"]
+        taught = make_quick(replace(network, settings=teacher["settings"], training=teacher["training"]))
+        training["teacher"] = {**teacher, "settings": taught.settings, "training": taught.training, "members": 2}
     part = _QUICK_PART | ({"time": 60} if network.data == "imdb" else {})
     return replace(network, settings=settings, training=training, seeds=min(network.seeds, 2), part=part)

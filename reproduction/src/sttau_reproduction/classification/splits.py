@@ -19,7 +19,7 @@ from sttau.models import Predictor
 OOD: dict[str, dict[str, str]] = {"imdb": {"customer": "customer_reviews", "movie": "movie_reviews"}}
 
 _PART_SEED = 0
-_PARTS = ("train", "validation", "test", "ood", "time", "held_out")
+_PARTS = ("train", "validation", "test", "ood", "time", "held_out", "folds", "fold")
 
 
 class Splits(NamedTuple):
@@ -38,7 +38,8 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
         data: Name of the data set.
         part: how many sequences of ``train``, ``validation``, ``test`` and of each OOD data set (``ood``), a seeded
             choice, and to how many steps they are cut (``time``); all where nothing is said. ``held_out`` training
-            sequences are for validation too, and not trained on.
+            sequences are for validation too, and not trained on. Of the rest, ``fold`` number i of ``folds`` is not
+            trained on.
         device: Device of the tensors.
 
     Example:
@@ -61,6 +62,10 @@ def _load_once(data: str, part: tuple[tuple[str, int], ...], device: str) -> Spl
     train, validation = _hold_out(
         get(data, "train", "train"), get(data, "validation", "validation"), sizes.get("held_out", 0)
     )
+    if "folds" in sizes:
+        kept = torch.ones(len(train), dtype=torch.bool)
+        kept[fold_rows(len(train), sizes["folds"], sizes["fold"])] = False
+        train = train.select(kept.nonzero().flatten())
     splits = Splits(
         train=train,
         validation=validation,
@@ -70,6 +75,17 @@ def _load_once(data: str, part: tuple[tuple[str, int], ...], device: str) -> Spl
     if device == "cuda":
         torch.cuda.synchronize()  # it will be read on other streams
     return splits
+
+
+def fold_rows(sequences: int, folds: int, number: int) -> Tensor:
+    """Return the rows of one of several parts of equal size that training data is divided into, a seeded choice.
+
+    Example:
+        >>> sorted(torch.cat([fold_rows(5, 2, number) for number in range(2)]).tolist())
+        [0, 1, 2, 3, 4]
+    """
+    order = torch.randperm(sequences, generator=torch.Generator().manual_seed(_PART_SEED))
+    return order.tensor_split(folds)[number].sort().values
 
 
 def _hold_out(

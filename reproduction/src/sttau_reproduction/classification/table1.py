@@ -10,7 +10,7 @@ COMPARED = (
     "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
     "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-best", "lstm-best",
     "st-tau-ensemble", "lstm-best-ensemble", "laplace", "sp-gru", "lstm-patches", "laplace-patches", "sp-gru-patches",
-    "automaton", "automaton-memory", "automata", "automata-memory",
+    "automaton", "automaton-memory", "automata", "automata-memory", "automata-distilled",
 )  # fmt: skip
 NETWORKS = {data: declared(data, COMPARED) for data in ("bih", "imdb")}
 

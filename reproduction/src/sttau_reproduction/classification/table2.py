@@ -16,12 +16,12 @@ SCORES = {
 DRAWING = (  # networks with several samples, which have a variance
     "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "st-tau-classes", "st-tau-classes-plain",
     "st-tau-10", "st-tau-10-plain", "st-tau-100", "st-tau-best", "st-tau-ensemble", "lstm-best-ensemble", "laplace",
-    "sp-gru", "automata", "automata-memory",
+    "sp-gru", "automata", "automata-memory", "automata-distilled",
 )  # fmt: skip
 ALL = (
     "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
     "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-100", "st-tau-best", "lstm-best",
-    "st-tau-ensemble", "lstm-best-ensemble", "laplace", "sp-gru", "automata", "automata-memory",
+    "st-tau-ensemble", "lstm-best-ensemble", "laplace", "sp-gru", "automata", "automata-memory", "automata-distilled",
 )  # fmt: skip
 
 

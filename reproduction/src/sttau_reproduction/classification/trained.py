@@ -18,6 +18,8 @@ from sttau.methods import DataSpec, build
 from sttau.metrics import negative_log_likelihood, prediction_error
 from sttau.models import DeepEnsemble, Predictor, load
 from sttau.training import FitJob, TrainOptions, Update, fit_many, read_log
+from sttau_reproduction.classification.distillation import KEY as TEACHER
+from sttau_reproduction.classification.distillation import soft_labels, teachers_of
 from sttau_reproduction.classification.splits import lengths_of, load_splits, predict_probabilities
 
 #: Of everything a trained network depends on; to be raised with any change that gives other weights.
@@ -76,7 +78,7 @@ class Settled(NamedTuple):
 
 
 def train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int = 16) -> Iterator[Settled]:
-    """Train those networks that are not there yet, and tell of each as soon as it is settled.
+    """Train those networks that are not there yet, and tell of each as soon as it is settled; teachers come first.
 
     On a GPU several are trained at once; on a CPU one after another, from checkpoints where there are some, and no two
     processes train the same.
@@ -87,6 +89,22 @@ def train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int = 1
         device: ``cpu`` or ``cuda``.
         at_once: Number of concurrent trainings on a GPU.
     """
+    learners = [
+        training
+        for training in trainings
+        if TEACHER in training.settings["training"] and not network_path(folder, training).exists()
+    ]
+    others = {training.key: training for training in trainings if training not in learners}
+    for learner in learners:
+        others |= {teacher.key: teacher for teacher in teachers_of(learner, VERSION)}
+    asked = {training.key for training in trainings}
+    for settled in _train_missing(list(others.values()), folder, device, at_once):
+        if settled.training.key in asked:
+            yield settled
+    yield from _train_missing(learners, folder, device, at_once)
+
+
+def _train_missing(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -> Iterator[Settled]:
     missing = []
     for training in trainings:
         if network_path(folder, training).exists():
@@ -111,7 +129,9 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     def jobs() -> Iterator[FitJob]:
         for training in trainings:
             try:
-                job = make_job(training, device, _checkpoints(folder, training))
+                teachers = [network_path(folder, teacher) for teacher in teachers_of(training, VERSION)]
+                taught = soft_labels(training, teachers, device)
+                job = make_job(training, device, _checkpoints(folder, training), soft_labels=taught)
             except Exception as error:
                 hopeless.append(Settled(training, 0.0, error))
                 continue
@@ -147,7 +167,7 @@ def make_job(training: Cell, device: str, checkpoints: Path | None, validation: 
     spec = DataSpec.of(splits.train, splits.validation, splits.test)
     data = splits.train
     model = build(training.method, spec, training.settings["settings"], data, training.seed).to(device)
-    options = dict(training.settings["training"])
+    options = {name: value for name, value in training.settings["training"].items() if name != TEACHER}
     options |= {
         "metric": options.pop("selection"),
         "ema_decay": options.pop("average", None),

@@ -8,12 +8,12 @@ from sttau_reproduction.classification.networks import declared
 
 FINITE = (
     "state-regularized", "st-tau-classes", "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-100",
-    "st-tau-best", "st-tau-64", "automaton", "automaton-memory", "automata", "automata-memory",
+    "st-tau-best", "st-tau-64", "automaton", "automaton-memory", "automata", "automata-memory", "automata-distilled",
 )  # fmt: skip
 COMPARED = (
     "lstm", "dropout-tuned", "state-regularized", "st-tau-10", "st-tau-best", "st-tau-64", "lstm-best", "dropout-paths",
     "dropout-best", "laplace", "sp-gru", "lstm-patches", "laplace-patches", "sp-gru-patches",
-    "automaton", "automaton-memory", "automata", "automata-memory",
+    "automaton", "automaton-memory", "automata", "automata-memory", "automata-distilled",
 )  # fmt: skip
 SAMPLED = (
     "bayes-tuned", "dropout-tuned", "st-tau-10", "st-tau-best", "st-tau-64", "dropout-best", "sp-gru", "sp-gru-patches",

@@ -1,0 +1,76 @@
+"""Soft labels of training sequences: predictions of other networks, which a network is trained on instead of labels.
+
+The training of a distilled network describes its teachers under ``teacher``: their ``method``, ``settings`` and
+``training``, the number of ``members``, and perhaps ``folds`` and ``share``. Soft labels are the mean prediction of the
+teachers; with a share below 1, the rest is the label itself. With folds, the training data is divided into as many
+parts as there are teachers, and each part is predicted by the teacher that was not trained on it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sttau.data import SequenceDataset
+from sttau.jobs import Cell
+from sttau.models import load
+from sttau_reproduction.classification.splits import fold_rows, load_splits, predict_probabilities
+
+KEY = "teacher"
+
+
+def teachers_of(training: Cell, version: int) -> list[Cell]:
+    """The trainings of a training's teachers, on the same part of the data; none where it has no teachers.
+
+    Example:
+        >>> teacher = {"method": "lstm", "settings": {}, "training": {}, "members": 2}
+        >>> settings = {"training": {"teacher": teacher}, "part": {}}
+        >>> [(cell.method, cell.seed) for cell in teachers_of(Cell("network", "imdb", "st-tau", 0, settings), 1)]
+        [('lstm', 0), ('lstm', 1)]
+    """
+    declared = training.settings["training"].get(KEY)
+    if declared is None:
+        return []
+    count, found = declared["members"], []
+    for number in range(count):
+        fold = {"folds": count, "fold": number} if declared.get("folds") else {}
+        depends = {
+            "settings": declared["settings"],
+            "training": declared["training"],
+            "part": {**training.settings["part"], **fold},
+        }
+        found.append(Cell(training.experiment, training.data, declared["method"], number, depends, version))
+    return found
+
+
+def soft_labels(training: Cell, teachers: list[Path], device: str) -> Tensor | None:
+    """The soft labels of all training sequences, (sequences, classes); None for a training without teachers.
+
+    Args:
+        training: Training of the network that learns from them.
+        teachers: Files of the trained teachers.
+        device: Device of the teachers.
+    """
+    declared: dict[str, Any] | None = training.settings["training"].get(KEY)
+    if declared is None:
+        return None
+    data = load_splits(training.data, training.settings["part"], device).train
+    models = [load(path).to(device).eval() for path in teachers]
+    if declared.get("folds"):
+        said = torch.zeros(len(data), len(data.class_names), dtype=torch.float64)
+        for number, model in enumerate(models):
+            rows = fold_rows(len(data), len(models), number)
+            said[rows] = _mean(model, data.select(rows))
+    else:
+        said = torch.stack([_mean(model, data) for model in models]).mean(0)
+    share = declared.get("share", 1.0)
+    soft: Tensor = share * said + (1 - share) * F.one_hot(data.labels, said.shape[-1]).to(said)
+    return soft
+
+
+def _mean(model: Any, data: SequenceDataset) -> Tensor:
+    return predict_probabilities(model, data).double().mean(0)
