@@ -38,7 +38,7 @@ def test_networks_are_declared_in_words_that_build_and_fit_know(network: object)
     }
     known |= {"hidden_size"}  # nn.LSTM hides its own
     assert set(network.settings) <= known
-    assert set(network.training) - {"selection", "average"} <= set(TrainOptions.names())
+    assert set(network.training) - {"selection", "average", "teacher", "parts"} <= set(TrainOptions.names())
     assert network.training["selection"] in ("error", "nll")
 
 

@@ -20,7 +20,7 @@ def test_a_part_is_a_choice_from_the_whole_and_is_loaded_once() -> None:
 
 
 def test_a_part_that_nothing_would_take_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"part has train, .*held_out, each with a number; got trian"):
+    with pytest.raises(ValueError, match=r"part has train, .*folds, fold, each with a number; got trian"):
         load_splits("digits", {"trian": 50}, "cpu")
 
 

@@ -3,7 +3,8 @@
 The training of a distilled network describes its teachers under ``teacher``: their ``method``, ``settings`` and
 ``training``, the number of ``members``, and perhaps ``folds`` and ``share``. Soft labels are the mean prediction of the
 teachers; with a share below 1, the rest is the label itself. With folds, the training data is divided into as many
-parts as there are teachers, and each part is predicted by the teacher that was not trained on it.
+folds as there are teachers, and each fold is predicted by the teacher that was not trained on it. Parts of sequences
+(``augmentation.py``) have soft labels of their own, and belong to the fold of their sequence.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from sttau.data import SequenceDataset
 from sttau.jobs import Cell
 from sttau.models import load
+from sttau_reproduction.classification.augmentation import training_data
 from sttau_reproduction.classification.splits import fold_rows, load_splits, predict_probabilities
 
 KEY = "teacher"
@@ -58,12 +60,14 @@ def soft_labels(training: Cell, teachers: list[Path], device: str) -> Tensor | N
     declared: dict[str, Any] | None = training.settings["training"].get(KEY)
     if declared is None:
         return None
-    data = load_splits(training.data, training.settings["part"], device).train
+    data = training_data(training, device)
     models = [load(path).to(device).eval() for path in teachers]
     if declared.get("folds"):
         said = torch.zeros(len(data), len(data.class_names), dtype=torch.float64)
+        whole = len(load_splits(training.data, training.settings["part"], device).train)
         for number, model in enumerate(models):
-            rows = fold_rows(len(data), len(models), number)
+            first = fold_rows(whole, len(models), number)
+            rows = torch.cat([first + offset for offset in range(0, len(data), whole)])
             said[rows] = _mean(model, data.select(rows))
     else:
         said = torch.stack([_mean(model, data) for model in models]).mean(0)

@@ -18,6 +18,8 @@ from sttau.methods import DataSpec, build
 from sttau.metrics import negative_log_likelihood, prediction_error
 from sttau.models import DeepEnsemble, Predictor, load
 from sttau.training import FitJob, TrainOptions, Update, fit_many, read_log
+from sttau_reproduction.classification.augmentation import KEY as PARTS
+from sttau_reproduction.classification.augmentation import training_data
 from sttau_reproduction.classification.distillation import KEY as TEACHER
 from sttau_reproduction.classification.distillation import soft_labels, teachers_of
 from sttau_reproduction.classification.splits import lengths_of, load_splits, predict_probabilities
@@ -165,9 +167,9 @@ def make_job(training: Cell, device: str, checkpoints: Path | None, validation: 
     """
     splits = load_splits(training.data, training.settings["part"], device)
     spec = DataSpec.of(splits.train, splits.validation, splits.test)
-    data = splits.train
-    model = build(training.method, spec, training.settings["settings"], data, training.seed).to(device)
-    options = {name: value for name, value in training.settings["training"].items() if name != TEACHER}
+    data = training_data(training, device)
+    model = build(training.method, spec, training.settings["settings"], splits.train, training.seed).to(device)
+    options = {name: value for name, value in training.settings["training"].items() if name not in (TEACHER, PARTS)}
     options |= {
         "metric": options.pop("selection"),
         "ema_decay": options.pop("average", None),

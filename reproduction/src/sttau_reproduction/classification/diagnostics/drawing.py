@@ -17,7 +17,7 @@ from sttau_reproduction.classification.diagnostics.tables import COMPARED, CORRU
 from sttau_reproduction.classification.drawing import COLORS
 from sttau_reproduction.classification.tables import cells_of, title_of, values_of
 
-_MARKERS = "oDsv^*P<>pX"
+_MARKERS = "oDsv^*P<>pXdhH"
 _plain = FuncFormatter(lambda value, _: f"{value:g}")
 
 
@@ -41,7 +41,7 @@ def cost_figure(data: str, results: Sequence[Result]) -> Figure | None:
                 points = {name: (values[price.key], values[quality.key]) for name, values in means.items()}
                 best = [points[name] for name in cost.front(points)]
                 axes.plot(*zip(*best, strict=True), color=MUTED, linewidth=1, drawstyle="steps-post", zorder=1)
-                for (kind, members), marker in zip(cost.KINDS.items(), _MARKERS, strict=True):
+                for (kind, members), marker in zip(cost.KINDS.items(), _MARKERS, strict=False):
                     found = [points[name] for name in members if name in points]
                     if found:
                         color = _color(members[0])
