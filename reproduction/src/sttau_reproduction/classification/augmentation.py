@@ -29,11 +29,19 @@ def training_data(training: Cell, device: str) -> SequenceDataset:
     """
     settings = training.settings
     count = settings["training"].get(KEY, 0)
-    return _load_once(training.data, tuple(sorted(settings["part"].items())), count, device)
+    return load_training_data(training.data, tuple(sorted(settings["part"].items())), count, device)
 
 
 @cache
-def _load_once(data: str, part: tuple[tuple[str, int], ...], count: int, device: str) -> SequenceDataset:
+def load_training_data(data: str, part: tuple[tuple[str, int], ...], count: int, device: str) -> SequenceDataset:
+    """The training sequences of a part of a data set, with a number of parts of each; loaded once.
+
+    Args:
+        data: Name of the data set.
+        part: Items of the dictionary that ``splits.load_splits`` takes, in order.
+        count: Number of parts of each sequence.
+        device: Device of the inputs.
+    """
     train = load_splits(data, dict(part), device).train
     if not count:
         return train

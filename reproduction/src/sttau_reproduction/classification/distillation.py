@@ -9,6 +9,7 @@ folds as there are teachers, and each fold is predicted by the teacher that was 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch import Tensor
 from sttau.data import SequenceDataset
 from sttau.jobs import Cell
 from sttau.models import load
-from sttau_reproduction.classification.augmentation import training_data
+from sttau_reproduction.classification.augmentation import KEY as PARTS
+from sttau_reproduction.classification.augmentation import load_training_data, training_data
 from sttau_reproduction.classification.splits import fold_rows, load_splits, predict_probabilities
 
 KEY = "teacher"
@@ -61,19 +63,30 @@ def soft_labels(training: Cell, teachers: list[Path], device: str) -> Tensor | N
     if declared is None:
         return None
     data = training_data(training, device)
-    models = [load(path).to(device).eval() for path in teachers]
-    if declared.get("folds"):
-        said = torch.zeros(len(data), len(data.class_names), dtype=torch.float64)
-        whole = len(load_splits(training.data, training.settings["part"], device).train)
-        for number, model in enumerate(models):
-            first = fold_rows(whole, len(models), number)
-            rows = torch.cat([first + offset for offset in range(0, len(data), whole)])
-            said[rows] = _mean(model, data.select(rows))
-    else:
-        said = torch.stack([_mean(model, data) for model in models]).mean(0)
+    settings = training.settings
+    part, parts = tuple(sorted(settings["part"].items())), settings["training"].get(PARTS, 0)
+    said = _said(training.data, part, parts, tuple(teachers), bool(declared.get("folds")), device)
     share = declared.get("share", 1.0)
     soft: Tensor = share * said + (1 - share) * F.one_hot(data.labels, said.shape[-1]).to(said)
     return soft
+
+
+@lru_cache(maxsize=4)
+def _said(
+    name: str, part: tuple[tuple[str, int], ...], parts: int, teachers: tuple[Path, ...], folds: bool, device: str
+) -> Tensor:
+    """Predictions of the teachers, made once for all networks that have the same ones."""
+    data = load_training_data(name, part, parts, device)
+    models = [load(path).to(device).eval() for path in teachers]
+    if not folds:
+        return torch.stack([_mean(model, data) for model in models]).mean(0)
+    said = torch.zeros(len(data), len(data.class_names), dtype=torch.float64)
+    whole = len(load_splits(name, dict(part), device).train)
+    for number, model in enumerate(models):
+        first = fold_rows(whole, len(models), number)
+        rows = torch.cat([first + offset for offset in range(0, len(data), whole)])
+        said[rows] = _mean(model, data.select(rows))
+    return said
 
 
 def _mean(model: Any, data: SequenceDataset) -> Tensor:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
+from torch import Tensor
 
 from sttau.files import write_atomically
 from sttau.jobs import Cell
@@ -131,8 +132,7 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     def jobs() -> Iterator[FitJob]:
         for training in trainings:
             try:
-                teachers = [network_path(folder, teacher) for teacher in teachers_of(training, VERSION)]
-                taught = soft_labels(training, teachers, device)
+                taught = _taught(training, folder, device)
                 job = make_job(training, device, _checkpoints(folder, training), soft_labels=taught)
             except Exception as error:
                 hopeless.append(Settled(training, 0.0, error))
@@ -143,6 +143,7 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
     for training in trainings if device != "cpu" else ():
         with suppress(Exception):  # it will be reported when the job is made
             load_splits(training.data, training.settings["part"], device)  # before anything else is under way
+            _taught(training, folder, device)
     for done in fit_many(jobs(), at_once):
         training, error = begun[done.number], done.error
         if error is None:
@@ -153,6 +154,11 @@ def _train(trainings: Sequence[Cell], folder: Path, device: str, at_once: int) -
                 error = caught
         yield Settled(training, done.seconds, error)
     yield from hopeless
+
+
+def _taught(training: Cell, folder: Path, device: str) -> Tensor | None:
+    """Soft labels of a training by teachers that have been trained; None where it has none."""
+    return soft_labels(training, [network_path(folder, teacher) for teacher in teachers_of(training, VERSION)], device)
 
 
 def make_job(training: Cell, device: str, checkpoints: Path | None, validation: Any = None, **changes: Any) -> FitJob:
