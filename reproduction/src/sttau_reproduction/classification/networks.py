@@ -157,7 +157,7 @@ _AUTOMATA_TRAINING: dict[str, dict[str, Any]] = {
     "automaton-memory": {**BEST["bih"].training, "updates": 14_000},
     "automata": {**BEST["imdb"].training, "updates": 5000, "validate_every": 500},
     "automata-memory": {**BEST["imdb"].training, "updates": 6000, "validate_every": 500, "weight_decay": 0.05},
-    "automata-distilled": {**BEST["imdb"].training, "updates": 6000, "validate_every": 500, "weight_decay": 0.05},
+    "automata-distilled": {**BEST["imdb"].training, "updates": 10_000, "validate_every": 500, "weight_decay": 0.05},
 }
 #: Networks that learn from the mean prediction of LSTMs with matched training, and how many of those there are.
 _DISTILLED = {"automata-distilled": 5}
