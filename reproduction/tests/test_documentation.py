@@ -11,6 +11,7 @@ import pytest
 from reproduction.tests.numbers import digests, numbers, shown_tables
 from sttau.comparison import METHODS
 from sttau.jobs import read_results
+from sttau_reproduction.classification import variants
 from sttau_reproduction.classification.history import read_history
 from sttau_reproduction.classification.networks import TITLES
 from sttau_reproduction.classification.predictions import read_summaries
@@ -26,8 +27,12 @@ PAGES = [ROOT / "reproduction" / "README.md", *(ROOT / page for page in CLASSIFI
 #: Digests of the numbers of all tables before the reproduction became a package of its own.
 PUBLISHED: dict[str, str] = json.loads((Path(__file__).parent / "numbers.json").read_text("utf-8"))
 #: Networks that were trained after that, which can be the best of a column; and the number of runs since then.
-LATER = ("automaton", "automata", "laplace", "sp-gru", "lstm-patches", "laplace-patches", "sp-gru-patches")
-LATER_RUNS = 7
+LATER = (
+    *("automaton", "automaton-memory", "automata", "automata-memory", "automata-distilled"),
+    *("laplace", "sp-gru", "lstm-patches", "laplace-patches", "sp-gru-patches"),
+    *variants.TITLES,
+)
+LATER_RUNS = 9
 #: Headings of columns, and rows, that came to the tables of detection later.
 LATER_COLUMNS, LATER_ROWS = ("equal length", "O-AUROC, 95 % interval"), ("length alone", "automaton, k = 32")
 

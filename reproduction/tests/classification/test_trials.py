@@ -80,7 +80,7 @@ def test_trials_are_evaluated_on_validation_data_alone(tmp_path: Path, monkeypat
 
 def test_every_committed_trial_and_curve_has_a_date_and_a_question() -> None:
     records = read_records(RESULTS / "trials.jsonl.gz")
-    assert len(records) == 296
+    assert len(records) == 308
     drawn = read_records(RESULTS / "curves.jsonl.gz")
     assert len(drawn) == 181
     for record in (*records, *drawn):
