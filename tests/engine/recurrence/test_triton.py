@@ -53,6 +53,24 @@ def test_many_rows_step_by_step_are_those_of_the_reference(
     assert max(disagreement(case, "triton").values()) < 1e-4
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("lstm", "soft", 19, 5, batch=5, ragged=True, peephole=True),
+        Case("lstm", "hard", 35, 5, batch=3, reverse=True, ragged=True, steps="last"),
+        Case("gru", "soft", 19, 5, batch=3, samples=2, ragged=True, reverse=True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kept", [0, 128])
+def test_rows_that_share_a_program_are_those_of_the_reference(
+    case: Case, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_engine, "_PROGRAMS", 1)  # so that a program has several rows, and some do not exist
+    monkeypatch.setattr(triton_engine, "_KEPT", kept)
+    assert max(disagreement(case, "triton").values()) < 1e-4
+
+
 def test_tokens_without_gradients_are_read_from_a_table_of_projected_vectors() -> None:
     table, tokens = torch.randn(4, 3), torch.randint(4, (2, 5))
     weights = Weights(

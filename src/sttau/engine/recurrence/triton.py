@@ -21,6 +21,7 @@ from sttau.engine.launch import launch
 from sttau.engine.noise.triton import write_gumbel
 from sttau.engine.recurrence import triton_resident, triton_streamed
 from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
+from sttau.engine.recurrence.triton_steps import Steps
 
 _RESIDENT_STATES = 16  # more states than this are not unrolled
 _RESIDENT_VALUES = 40_000  # of U, S and W_x, in the registers of one program
@@ -30,6 +31,9 @@ _PIECE_VALUES = 1 << 19  # fewest values of one gate in a piece
 _FORWARD_VALUES = 1 << 24  # the same where no backward pass will follow
 _MANY_ROWS = 512  # rows that hide each other's latency
 _LOADS = 64  # loads of U and S that a thread issues at once, where they are not resident
+_KEPT = 128  # values of U that a thread then keeps
+_SHARED = 4  # most rows of a program
+_PROGRAMS = 132  # multiprocessors of an H100 or H200, with a program of 256 threads on each
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,7 +46,6 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
     features = problem.x.shape[-1]
     options: dict[str, Any] = {
         "d": d,
-        "F": features if resident and problem.index is None and features <= _RESIDENT_FEATURES else 0,
         "K": k,
         "D": block,
         "GRU": problem.cell == "gru",
@@ -51,25 +54,30 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
         "READ": ("none", "last", "all").index(problem.read),
         "PEEPHOLE": problem.peephole is not None,
     } | more
-    if resident:  # many rows: one warp each, which exchanges nothing; few rows: more warps each
-        options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
-    else:
-        options |= _plan_streamed(k, block, backward="CARRY" in more)
-    return options, resident
+    if not resident:
+        options.pop("CARRY", None)  # streamed kernels always add to what is there
+        return options | _plan_streamed(problem, block, "QUIET" not in more), False
+    options["F"] = features if problem.index is None and features <= _RESIDENT_FEATURES else 0
+    # Many rows: one warp each, which exchanges nothing; few rows: more warps each.
+    options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
+    return options, True
 
 
-def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
-    """N, KB and KP of the streamed kernels: a thread owns one column or a few."""
+def _plan_streamed(problem: Problem, block: int, backward: bool) -> dict[str, Any]:
+    """Rows of a program, and what it keeps and loads at once; a thread owns one column or a few."""
+    k, gates = len(problem.states), 3 if problem.cell == "gru" else 4
     warps = max(1, min(16, block // 32))
     columns = max(1, block // (32 * warps))
-    padded = triton.next_power_of_2(k)
-    tile = _LOADS // (4 if backward else 1)  # backward, one per gate
-    return {
-        "N": max(1, _LOADS // 4 // columns),
-        "KB": max(2, min(padded, tile // columns)),
-        "KP": padded,
-        "num_warps": warps,
-    }
+    at_once = _PROGRAMS * max(1, 8 // warps)  # programs that run at the same time
+    shared = 1 if columns > 1 else min(_SHARED, triton.next_power_of_2(triton.cdiv(problem.rows, at_once)))
+    tile = _LOADS // (2 if backward or shared > 2 else 1) // columns
+    width = max(2, min(triton.next_power_of_2(k), tile))
+    plan = {"R": shared, "KB": width, "NB": triton.cdiv(k, width), "num_warps": warps}
+    plan["N"] = max(1, min(k, _LOADS // 4 // columns))
+    if backward:
+        kept = _KEPT // (width * columns) if shared == 1 else 0
+        return plan | {"TR": min(kept, 4 * plan["NB"]), "KP": triton.next_power_of_2(k)}
+    return plan | {"KR": k if k * gates * columns * shared <= _KEPT else 0}
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
@@ -118,10 +126,11 @@ def forward(problem: Problem, keep: bool) -> Results:
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
     kernel = triton_resident.forward_resident if resident else triton_streamed.forward_streamed
     results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
-    by_steps = _Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
+    by_steps = Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
+    weights = [problem.input, problem.input_bias] if resident else [problem.states.T.contiguous()]
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
         write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
-    inside = bool(options["F"])
+    inside = bool(options.get("F"))
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
     pieces = [(0, time)] if inside else _pieces(problem, time, inside, keep)
     buffer = None
@@ -139,12 +148,12 @@ def forward(problem: Problem, keep: bool) -> Results:
         else:
             x, stride = problem.x, problem.x.stride(1)
         tensors = [
-            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
+            x, *weights, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
         integers = [time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
         if by_steps is None:
-            launch(kernel, rows, tensors, [begin, end, *integers], options)
+            launch(kernel, triton.cdiv(rows, options.get("R", 1)), tensors, [begin, end, *integers], options)
         else:
             by_steps.run(x, range(begin, end), *integers)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
@@ -153,44 +162,6 @@ def forward(problem: Problem, keep: bool) -> Results:
         if problem.read == "all":
             output.masked_fill_(beyond[:, :, None], 0)
     return results
-
-
-class _Steps:
-    """Many rows of many states: at every step one matrix product mixes U for all rows, another computes the logits.
-
-    Args:
-        problem: Layer and input.
-        results: Buffers to fill.
-        options: Compile-time values of the kernels.
-    """
-
-    def __init__(self, problem: Problem, results: Results, options: dict[str, Any]) -> None:
-        d, rows, new = problem.states.shape[1], problem.rows, problem.states.new_empty
-        self.problem, self.results, self.quiet = problem, results, options["QUIET"]
-        self.mixed, self.u = new(rows, problem.recurrent.shape[1]), new(rows, d)
-        self.old = new(rows, d) if options["GRU"] else None
-        names = ("d", "D", "GRU", "REVERSE", "READ", "PEEPHOLE", "KEEP")
-        self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
-        self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
-
-    def run(self, x: Tensor, steps: range, *integers: int) -> None:
-        """Compute a piece of time from its projected input and the integer arguments that all kernels take."""
-        problem, (alpha, output, last, soft, memory, _) = self.problem, self.results
-        read = [x, self.mixed, self.old, problem.peephole, problem.start, problem.first, problem.lengths]
-        for t in reversed(steps) if problem.reverse else steps:
-            before = t + 1 if problem.reverse else t - 1
-            if 0 <= before < len(alpha):
-                torch.mm(alpha[before], problem.recurrent, out=self.mixed)
-                if self.old is not None:
-                    torch.mm(alpha[before], problem.states, out=self.old)
-            tensors = [*read, self.u, output, memory, last]
-            launch(triton_streamed.gates_of_step, problem.rows, tensors, [t, steps.start, *integers], self.gates)
-            if self.quiet:
-                torch.mm(self.u, problem.states.T, out=alpha[t])
-            else:
-                alpha[t].addmm_(self.u, problem.states.T)
-            tensors = [alpha, soft, problem.temperature]
-            launch(triton_streamed.states_of_step, problem.rows, tensors, [t, problem.rows], self.choice)
 
 
 @_on_device
@@ -215,31 +186,29 @@ def backward(
     gru = problem.cell == "gru"
     width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # width of the gates, and the position of u after them
     options, resident = _plan(problem, 6, {"CARRY": False})
-    inside = bool(options["F"])
+    inside = bool(options.get("F"))
     pieces = _pieces(problem, time, inside)[::-1]
-    in_place = not inside and rows == batch and problem.x.dtype == torch.float32
+    in_place = not resident or (not inside and rows == batch and problem.x.dtype == torch.float32)
     kernel = triton_resident.backward_resident if resident else triton_streamed.backward_streamed
     ragged = problem.lengths is not None
-    if ragged or not resident:  # a row may have no step in the first piece
-        options["CARRY"] = True
+    carry = ragged or not resident  # a row may have no step in the first piece
     if grad_output is None:
         options["READ"] = 0
     new, zeros = problem.states.new_empty, problem.states.new_zeros
-    fresh = zeros if options["CARRY"] else new
-    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options["F"]))
+    fresh = zeros if carry else new
+    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options.get("F", 0)))
     carry_alpha, grad_temperature = fresh((rows, k)), fresh(rows)
     grad_start = new(rows, width) if len(problem.start) > 1 else None
     grad_first = None
     if needs.first or (not gru and len(pieces) > 1):  # an LSTM's memory gradient passes from piece to piece here
         grad_first = fresh((rows, d)) if gru or grad_last is None else grad_last.clone()
-    carry_memory = (
-        grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
-    )
+    carry_memory = grad_last if grad_first is None else grad_first if carry or grad_last is not None else None
     grad_x = torch.empty_like(problem.x) if needs.x else None
     grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
     grad_peephole = None if problem.peephole is None else fresh((rows, 3, d))
 
     buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
+    mixture = None if resident else _Mixture(problem, results.alpha)
     for number, (begin, end) in enumerate(pieces):
         wide = buffer[: end - begin]
         flat = wide.view(-1, cell + d)
@@ -248,23 +217,30 @@ def backward(
         source = problem.x[begin:end]
         if inside:
             x = source
+        elif mixture is not None:
+            x = wide
+            mixture.write(wide, source, begin)
         elif in_place:  # a step's projected input is overwritten by its gradient
             x = wide
             _linear_into(flat[:, :width], source.view(-1, features), problem.input, problem.input_bias)
         else:
             x = linear(source, problem.input, problem.input_bias)
-        tensors = [
-            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
-            problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
-            results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
-            grad_peephole, grad_start, grad_first,
-        ]  # fmt: skip
+        shared = [problem.temperature, problem.peephole, problem.start, problem.first, problem.lengths]
+        shared += [results.alpha, results.soft, results.memory, grad_alpha, grad_output, wide, coefficients]
+        shared += [carry_alpha, carry_memory, grad_temperature, grad_peephole, grad_start, grad_first]
         integers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
-        launch(kernel, rows, tensors, integers, options)
-        options["CARRY"], carry_memory = True, grad_first
+        if mixture is None:
+            tensors = [x, problem.input, problem.input_bias, problem.recurrent, problem.states, *shared]
+        else:
+            tensors = [mixture.across, problem.states, *shared]
+            del integers[5]
+        if resident:
+            options["CARRY"] = carry or number > 0
+        launch(kernel, triton.cdiv(rows, options.get("R", 1)), tensors, integers, options)
+        carry_memory = grad_first
         if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
-            wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
+            wide.masked_fill_((step >= as_rows(problem.lengths, rows))[:, :, None], 0)
         _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
         if not inside or needs.x:
             gate = flat[:, :width]
@@ -299,6 +275,40 @@ def backward(
         recurrent=recurrent[:, :width], states=states, start=start[:, :width], temperature=grad_temperature.sum()
     )
     return gradients if weight is None else through_weight(gradients, problem.states, weight)
+
+
+class _Mixture:
+    """What the gates of all steps read, for the streamed backward pass: α is known there, so it is a matrix product.
+
+    Args:
+        problem: Layer and input.
+        alpha: α of all steps, (time, rows, k).
+    """
+
+    def __init__(self, problem: Problem, alpha: Tensor) -> None:
+        self.problem, self.alpha, self.d = problem, alpha, problem.states.shape[1]
+        self.gru = problem.cell == "gru"
+        weights = torch.cat([problem.recurrent, problem.states], dim=1) if self.gru else problem.recurrent
+        self.across, self.weights = weights.T.contiguous(), weights
+
+    def write(self, wide: Tensor, source: Tensor, begin: int) -> None:
+        """Write x W_xᵀ + b + α U into the blocks of ``wide``; for a GRU, U_n α and Sᵀα have blocks of their own."""
+        problem, d = self.problem, self.d
+        (steps, rows, _), width, split = wide.shape, len(problem.input), 2 * d if self.gru else 4 * d
+        if source.dtype == wide.dtype and rows == source.shape[1]:
+            flat = wide.view(steps * rows, -1)[:, :width]
+            _linear_into(flat, source.reshape(len(flat), -1), problem.input, problem.input_bias)
+        else:  # samples share their input
+            x = linear(source, problem.input, problem.input_bias)
+            wide.view(steps, -1, source.shape[1], wide.shape[2])[..., :width] = x[:, None]
+        move = -1 if problem.reverse else 1
+        low, high = max(begin, move), min(begin + steps, len(self.alpha) + min(move, 0))  # steps that have one before
+        into = wide[low - begin : high - begin].view(max(high - low, 0) * rows, -1)
+        before = self.alpha[low - move : high - move].view(len(into), -1)
+        into[:, :split].addmm_(before, self.weights[:, :split])
+        if self.gru:
+            wide[:, :, 3 * d : 5 * d] = 0
+            torch.mm(before, self.weights[:, split:], out=into[:, 3 * d : 5 * d])
 
 
 def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight: Tensor) -> Gradients:

@@ -1,6 +1,8 @@
-"""Kernels for any number of states, which read U and S from the cache at every step.
+"""Kernels for any number of states, which read U and S, or what registers do not hold of them, at every step.
 
-The time is spent waiting for U and S, so many loads are issued at once: N states of each gate; tiles of KB states.
+A program owns R rows, which share what is read. Sums over states (mixtures of U and S) are taken by threads that own
+columns; sums over columns (logits, gradients of α) by threads that own states, which read the transposed matrices, so
+that few values pass between threads. Many loads are issued at once: N states of each gate, or a tile of KB states.
 """
 
 from __future__ import annotations
@@ -14,340 +16,339 @@ from sttau.engine.recurrence.triton_common import (
     ANY_INTEGER,
     gates,
     load_gates,
+    mix_rows,
+    rows_of,
     tanh,
-    valid_steps,
 )
 
 
 @triton.jit
-def _mix_streamed(
-    coefficients, matrix, columns, d: tl.constexpr, G: tl.constexpr, K: tl.constexpr, D: tl.constexpr, N: tl.constexpr
-):  # fmt: skip
-    """Σ_j coefficients_j · matrix[j], G vectors."""
-    total = ()
-    for g in tl.static_range(G):
-        total = total + (tl.zeros([D], tl.float32),)
-    for block in range(0, K, N):
-        values = ()
-        for i in tl.static_range(N):
-            j = tl.cast(block, tl.int32) + i
-            values = values + load_gates(matrix + j * (G * d), columns, columns < tl.where(j < K, d, 0), G, d)
-        tl.debug_barrier()  # so that all loads are issued before any is waited for
-        for i in tl.static_range(N):
-            j = tl.cast(block, tl.int32) + i
-            weight = tl.load(coefficients + j, mask=j < K, other=0.0)
-            mixed = ()
-            for g in tl.static_range(G):
-                mixed = mixed + (total[g] + weight * values[i * G + g],)
-            total = mixed
-    return total
-
-
-@triton.jit
-def _choose(here, soft, inverse, state, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr):
-    """α from logits, in place; ``inverse`` is 1 / τ."""
-    l = tl.load(here + state, mask=state < K, other=float("-inf")) * inverse
-    top = tl.max(l, 0)
-    e = tl.exp(l - top)
-    a = e / tl.sum(e, 0)
-    if HARD:
-        if KEEP:
-            tl.store(soft + state, a, mask=state < K)
-        winner = tl.min(tl.where(l == top, state, KP), 0)
-        a = (state == winner).to(tl.float32)
-    tl.debug_barrier()  # all have read what is overwritten
-    tl.store(here + state, a, mask=state < K)
+def _load_tile(
+    across, block: tl.constexpr, part: tl.constexpr, columns, d: tl.constexpr, K: tl.constexpr, KB: tl.constexpr
+):
+    """KB states of d columns: (D, KB)"""
+    j = block * KB + tl.arange(0, KB)
+    return tl.load(
+        across + (part * d + columns)[:, None] * K + j[None, :],
+        mask=(columns < d)[:, None] & (j < K)[None, :],
+        other=0.0,
+    )
 
 
 @triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
 def forward_streamed(
-    x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
+    x, across, recurrent, states, temperature, peephole, start, first, lengths,
     alpha, soft, output, memory, last,
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
+    d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, QUIET: tl.constexpr, KEEP: tl.constexpr,
-    N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
+    R: tl.constexpr, KR: tl.constexpr, N: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
+    """``across`` is Sᵀ, (d, K)."""
     G: tl.constexpr = 3 if GRU else 4
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    length = valid_steps(lengths, sequence, time)
-    steps = tl.minimum(length, t1) - t0
+    row, sequence, length, longest = rows_of(tl.program_id(0), lengths, time, B, rows, R)
+    steps = tl.minimum(longest, t1) - t0
     if REVERSE:
-        t = tl.minimum(length, t1) - 1
+        t = tl.minimum(longest, t1) - 1
         move = -1
     else:
         t = tl.cast(t0, tl.int64)
         move = 1
+    if steps > 0:
+        columns = tl.arange(0, D)
+        on = columns < d
+        inverse = 1 / tl.load(temperature)
+        resident = ()
+        for i in tl.static_range(KR * G):
+            resident = resident + (tl.load(recurrent + i * d + columns, mask=on, other=0.0),)
+        peep = ()
+        if PEEPHOLE:
+            peep = load_gates(peephole, columns, on, 3, d)
+        c = ()
+        for r in tl.static_range(R):
+            if GRU:
+                c = c + (tl.zeros([D], tl.float32),)
+            else:
+                kept = tl.load(last + row[r] * d + columns, mask=columns < tl.where(row[r] < rows, d, 0), other=0.0)
+                c = c + (kept,)
+        for _ in range(steps):
+            place = t * rows + row[0]
+            active = ()
+            begins = ()
+            goes_on = ()
+            for r in tl.static_range(R):
+                there = t < length[r]
+                opens = there & ((t == length[r] - 1) if REVERSE else (t == 0))
+                active = active + (there,)
+                begins = begins + (opens,)
+                goes_on = goes_on + (tl.where(there & (opens == 0), K, 0),)
+            before = alpha + (place - move * rows) * K
+            h = mix_rows(before, K, goes_on, resident, recurrent, columns, d, G, K, KR, N, R)
+            if GRU:
+                mixed = mix_rows(before, K, goes_on, resident, states, columns, d, 1, K, 0, G * N, R)
+            u = ()
+            memories = ()
+            for r in tl.static_range(R):
+                here = columns < tl.where(active[r], d, 0)
+                opened = columns < tl.where(begins[r], d, 0)
+                xs = load_gates(x + ((t - t0) * B + sequence[r]) * x_stride, columns, here, G, d)
+                opening = load_gates(start + row[r] * start_stride, columns, opened, G, d)
+                given = tl.load(first + row[r] * first_stride + columns, mask=opened, other=0.0)
+                own = ()
+                for g in tl.static_range(G):
+                    own = own + (opening[g] + h[r * G + g],)
+                if GRU:
+                    new, held = gates(xs, own, c[r], given + mixed[r], peep, GRU, PEEPHOLE)
+                else:
+                    new, held = gates(xs, own, tl.where(begins[r], given, c[r]), c[r], peep, GRU, PEEPHOLE)
+                    if KEEP:
+                        tl.store(memory + (place + r) * d + columns, held, mask=here)
+                    held = tl.where(active[r], held, c[r])
+                u = u + (new,)
+                memories = memories + (held,)
+                if READ == 2:
+                    tl.store(output + (place + r) * d + columns, new.to(output.dtype.element_ty), mask=here)
+                elif READ == 1:
+                    ends = active[r] & ((t == 0) if REVERSE else (t == length[r] - 1))
+                    shown = columns < tl.where(ends, d, 0)
+                    tl.store(output + row[r] * d + columns, new.to(output.dtype.element_ty), mask=shown)
+            c = memories
+            l = ()  # NB tiles for each row
+            for b in tl.static_range(NB):
+                tile = _load_tile(across, b, 0, columns, d, K, KB)
+                for r in tl.static_range(R):
+                    l = l + (tl.sum(tile * u[r][:, None], 0),)
+            state = tl.arange(0, KB)
+            for r in tl.static_range(R):
+                scores = ()
+                top = tl.cast(float("-inf"), tl.float32)
+                for b in tl.static_range(NB):
+                    j = b * KB + state
+                    score = l[b * R + r]
+                    if not QUIET:
+                        score += tl.load(alpha + (place + r) * K + j, mask=j < tl.where(active[r], K, 0), other=0.0)
+                    score = tl.where(j < K, score * inverse, float("-inf"))
+                    scores = scores + (score,)
+                    top = tl.maximum(top, tl.max(score, 0))
+                total = 0.0
+                weights = ()
+                for b in tl.static_range(NB):
+                    weight = tl.exp(scores[b] - top)
+                    weights = weights + (weight,)
+                    total += tl.sum(weight, 0)
+                if HARD:
+                    winner = tl.cast(NB * KB, tl.int32)
+                    for b in tl.static_range(NB):
+                        winner = tl.minimum(winner, tl.min(tl.where(scores[b] == top, b * KB + state, NB * KB), 0))
+                for b in tl.static_range(NB):
+                    j = b * KB + state
+                    a = weights[b] / total
+                    if HARD:
+                        if KEEP:
+                            tl.store(soft + (place + r) * K + j, a, mask=j < tl.where(active[r], K, 0))
+                        a = (j == winner).to(tl.float32)
+                    tl.store(alpha + (place + r) * K + j, a, mask=j < tl.where(active[r], K, 0))
+            tl.debug_barrier()  # what some threads wrote, others read
+            t += move
+        if not GRU:
+            for r in tl.static_range(R):
+                tl.store(last + row[r] * d + columns, c[r], mask=columns < tl.where(row[r] < rows, d, 0))
+
+
+@triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_GRADIENT)
+def backward_streamed(
+    across, states, temperature, peephole, start, first, lengths,
+    alpha, soft, memory,
+    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_peephole,
+    grad_start, grad_first,
+    t0, t1, time, B, rows, start_stride, first_stride,
+    d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
+    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr,
+    R: tl.constexpr, TR: tl.constexpr, N: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, KP: tl.constexpr,
+):  # fmt: skip
+    """``wide`` holds what the gates read, from x and α; it is overwritten. ``across`` is (U, and S for a GRU)ᵀ.
+
+    The first TR tiles of ``across`` stay in registers.
+    """
+    G: tl.constexpr = 3 if GRU else 4
+    BLOCKS: tl.constexpr = 6 if GRU else 5  # blocks of d values in a row of ``wide``
+    row, _sequence, length, longest = rows_of(tl.program_id(0), lengths, time, B, rows, R)
+    steps = tl.minimum(longest, t1) - t0
+    if REVERSE:
+        t = tl.cast(t0, tl.int64)
+        move = 1
+    else:
+        t = tl.minimum(longest, t1) - 1
+        move = -1
     if steps > 0:
         columns = tl.arange(0, D)
         on = columns < d
         state = tl.arange(0, KP)
         inverse = 1 / tl.load(temperature)
+        resident = ()
+        for i in tl.static_range(TR):
+            resident = resident + (_load_tile(across, i // 4, i % 4, columns, d, K, KB),)
         peep = ()
         if PEEPHOLE:
             peep = load_gates(peephole, columns, on, 3, d)
-        c = tl.zeros([D], tl.float32)
-        old = tl.zeros([D], tl.float32)
-        if not GRU:
-            c = tl.load(last + row * d + columns, mask=on, other=0.0)
-            if (t == length - 1) if REVERSE else (t == 0):
-                c = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-        for _ in range(steps):
-            place = t * rows + row
-            begins = (t == length - 1) if REVERSE else (t == 0)
-            here = alpha + place * K
-            # The first step reads ``start`` instead of a mixture of U.
-            if begins:
-                h = load_gates(start + row * start_stride, columns, on, G, d)
-                if GRU:
-                    old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
+        dc = ()
+        tau = ()
+        seen = ()
+        for r in tl.static_range(R):
+            exists = row[r] < rows
+            if carry_memory is None:
+                dc = dc + (tl.zeros([D], tl.float32),)
             else:
-                before = alpha + (place - move * rows) * K
-                h = _mix_streamed(before, recurrent, columns, d, G, K, D, N)
-                if GRU:
-                    old = _mix_streamed(before, states, columns, d, 1, K, D, G * N)[0]
-            xs = load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-            u, c = gates(xs, h, c, old, peep, GRU, PEEPHOLE)
-            if KEEP and not GRU:
-                tl.store(memory + place * d + columns, c, mask=on)
-            for block in range(0, K, KB):
-                j = block + tl.arange(0, KB)
-                part = tl.load(
-                    states + j[:, None] * d + columns[None, :], mask=(j < K)[:, None] & on[None, :], other=0.0
+                dc = dc + (
+                    tl.load(carry_memory + row[r] * d + columns, mask=columns < tl.where(exists, d, 0), other=0.0),
                 )
-                tl.debug_barrier()  # as above
-                l = tl.sum(part * u[None, :], 1)
-                if not QUIET:
-                    l += tl.load(here + j, mask=j < K, other=0.0)
-                tl.store(here + j, l, mask=j < K)
-            tl.debug_barrier()  # what some threads wrote, others read
-            _choose(here, soft + place * K, inverse, state, K, KP, HARD, KEEP)
-            if READ == 2:
-                tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
-            elif READ == 1:
-                if (t == 0) if REVERSE else (t == length - 1):
-                    tl.store(output + row * d + columns, u.to(output.dtype.element_ty), mask=on)
-            tl.debug_barrier()
-            t += move
-        if not GRU:
-            tl.store(last + row * d + columns, c, mask=on)
-
-
-# -- many rows of many states: matrix products, and between them these two -------------------------------------------
-
-
-@triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
-def gates_of_step(
-    x, h, old, peephole, start, first, lengths, u, output, memory, last,
-    t, t0, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, REVERSE: tl.constexpr, READ: tl.constexpr,
-    PEEPHOLE: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    """u of step t, from h = Uᵀ α_{t-1}, (rows, G · d), and ``old``, Sᵀ α_{t-1} for a GRU."""
-    G: tl.constexpr = 3 if GRU else 4
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    t = tl.cast(t, tl.int64)
-    length = valid_steps(lengths, sequence, time)
-    if t < length:
-        columns = tl.arange(0, D)
-        on = columns < d
-        begins = (t == length - 1) if REVERSE else (t == 0)
-        peep = ()
-        if PEEPHOLE:
-            peep = load_gates(peephole, columns, on, 3, d)
-        xs = load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-        c = tl.zeros([D], tl.float32)
-        previous = tl.zeros([D], tl.float32)
-        if begins:
-            own = load_gates(start + row * start_stride, columns, on, G, d)
-            given = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-            if GRU:
-                previous = given
-            else:
-                c = given
-        else:
-            own = load_gates(h + row * G * d, columns, on, G, d)
-            if GRU:
-                previous = tl.load(old + row * d + columns, mask=on, other=0.0)
-            else:
-                c = tl.load(last + row * d + columns, mask=on, other=0.0)
-        new, c = gates(xs, own, c, previous, peep, GRU, PEEPHOLE)
-        tl.store(u + row * d + columns, new, mask=on)
-        if not GRU:
-            tl.store(last + row * d + columns, c, mask=on)
-            if KEEP:
-                tl.store(memory + (t * rows + row) * d + columns, c, mask=on)
-        if READ == 2:
-            tl.store(output + (t * rows + row) * d + columns, new.to(output.dtype.element_ty), mask=on)
-        elif READ == 1:
-            if (t == 0) if REVERSE else (t == length - 1):
-                tl.store(output + row * d + columns, new.to(output.dtype.element_ty), mask=on)
-
-
-@triton.jit(do_not_specialize=["t", "rows"], do_not_specialize_on_alignment=["alpha", "soft", "temperature"])
-def states_of_step(
-    alpha, soft, temperature, t, rows, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr
-):  # fmt: skip
-    """α of step t from its perturbed logits, in place."""
-    place = (tl.cast(t, tl.int64) * rows + tl.program_id(0)) * K
-    _choose(alpha + place, soft + place, 1 / tl.load(temperature), tl.arange(0, KP), K, KP, HARD, KEEP)
-
-
-@triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_GRADIENT)
-def backward_streamed(
-    x, weight, bias, recurrent, states, temperature, peephole, start, first, lengths,
-    alpha, soft, memory,
-    grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature, grad_peephole,
-    grad_start, grad_first,
-    t0, t1, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, F: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
-    REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, CARRY: tl.constexpr,
-    N: tl.constexpr, KB: tl.constexpr, KP: tl.constexpr,
-):  # fmt: skip
-    G: tl.constexpr = 3 if GRU else 4
-    BLOCKS: tl.constexpr = 6 if GRU else 5  # blocks of d values in a row of ``wide``
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    length = valid_steps(lengths, sequence, time)
-    columns = tl.arange(0, D)
-    on = columns < d
-    state = tl.arange(0, KP)
-    if REVERSE:
-        t = tl.cast(t0, tl.int64)
-        move = 1
-    else:
-        t = tl.minimum(length, t1) - 1
-        move = -1
-    steps = tl.minimum(length, t1) - t0
-    if steps > 0:
-        inverse = 1 / tl.load(temperature)
-        if PEEPHOLE:
-            peep = load_gates(peephole, columns, on, 3, d)
-            own = grad_peephole + row * 3 * d
-            seen = load_gates(own, columns, on if CARRY else columns < 0, 3, d)
-        c = tl.zeros([D], tl.float32)
-        dc = tl.zeros([D], tl.float32)
-        if not GRU:
-            c = tl.load(memory + (t * rows + row) * d + columns, mask=on, other=0.0)
-            if carry_memory is not None:
-                dc = tl.load(carry_memory + row * d + columns, mask=on, other=0.0)
-        if CARRY:
-            grad_tau = tl.load(grad_temperature + row)
-        else:
-            grad_tau = 0.0
+            tau = tau + (tl.load(grad_temperature + row[r], mask=exists, other=0.0),)
+            if PEEPHOLE:
+                seen = seen + load_gates(
+                    grad_peephole + row[r] * 3 * d, columns, columns < tl.where(exists, d, 0), 3, d
+                )
         for _ in range(steps):
-            place = t * rows + row
-            begins = (t == length - 1) if REVERSE else (t == 0)
-            before = place + move * rows
-            xs = load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-            if begins:
-                h = load_gates(start + row * start_stride, columns, on, G, d)
-                old = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-            else:
-                h = _mix_streamed(alpha + before * K, recurrent, columns, d, G, K, D, N)
-                if GRU:
-                    old = _mix_streamed(alpha + before * K, states, columns, d, 1, K, D, G * N)[0]
+            place = t * rows + row[0]
+            active = ()
+            begins = ()
+            count = ()
+            slopes = ()
+            for r in tl.static_range(R):
+                there = t < length[r]
+                opens = there & ((t == length[r] - 1) if REVERSE else (t == 0))
+                active = active + (there,)
+                begins = begins + (opens,)
+                count = count + (tl.where(there, K, 0),)
+                exist = state < count[r]
+                if HARD:
+                    s = tl.load(soft + (place + r) * K + state, mask=exist, other=0.0)
                 else:
-                    old = tl.load(memory + before * d + columns, mask=on, other=0.0)
-
-            if HARD:
-                s = tl.load(soft + place * K + state, mask=state < K, other=0.0)
-            else:
-                s = tl.load(alpha + place * K + state, mask=state < K, other=0.0)
-            da = tl.load(carry_alpha + row * K + state, mask=state < K, other=0.0)
-            if grad_alpha is not None:
-                da += tl.load(grad_alpha + place * K + state, mask=state < K, other=0.0)
-            dl = s * (da - tl.sum(s * da, 0)) * inverse
-            grad_tau -= tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0)
-            into = coefficients + place * (2 * K + 2)
-            back = tl.load(alpha + before * K + state, mask=state < tl.where(begins, 0, K), other=0.0)
-            tl.store(into + state, back, mask=state < K)
-            tl.store(into + K + state, dl, mask=state < K)
-            tl.store(into + 2 * K, 1.0)
-            tl.store(into + 2 * K + 1, tl.where(begins, 1.0, 0.0))
+                    s = tl.load(alpha + (place + r) * K + state, mask=exist, other=0.0)
+                da = tl.load(carry_alpha + row[r] * K + state, mask=exist, other=0.0)
+                if grad_alpha is not None:
+                    da += tl.load(grad_alpha + (place + r) * K + state, mask=exist, other=0.0)
+                dl = s * (da - tl.sum(s * da, 0)) * inverse
+                slopes = slopes + (tau[r] - tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0),)
+                into = coefficients + (place + r) * (2 * K + 2)
+                goes_on = state < tl.where(there & (opens == 0), K, 0)
+                back = tl.load(alpha + (place + r + move * rows) * K + state, mask=goes_on, other=0.0)
+                tl.store(into + state, back, mask=exist)
+                tl.store(into + K + state, dl, mask=exist)
+                tl.store(into + 2 * K, 1.0, mask=there)
+                tl.store(into + 2 * K + 1, tl.where(opens, 1.0, 0.0), mask=there)
+            tau = slopes
             tl.debug_barrier()
-            du = _mix_streamed(into + K, states, columns, d, 1, K, D, G * N)[0]
-            if READ == 2:
-                du += tl.load(grad_output + place * d + columns, mask=on, other=0.0).to(tl.float32)
-            elif READ == 1:
-                ends = (t == 0) if REVERSE else (t == length - 1)
-                du += tl.load(grad_output + row * d + columns, mask=columns < tl.where(ends, d, 0), other=0.0).to(
-                    tl.float32
-                )
-
-            out = wide + ((t - t0) * rows + row) * BLOCKS * d + columns
-            opened = columns < tl.where(begins, d, 0)
-            if GRU:
-                r = tl.sigmoid(xs[0] + h[0])
-                z = tl.sigmoid(xs[1] + h[1])
-                n = tanh(xs[2] + r * h[2])
-                dn = du * (1 - z) * (1 - n * n)
-                dz = du * (old - n) * z * (1 - z)
-                dr = dn * h[2] * r * (1 - r)
-                dm = dn * r
-                dh = du * z
-                parts = (dr, dz, dm, dh)
-                tl.store(out, dr, mask=on)
-                tl.store(out + d, dz, mask=on)
-                tl.store(out + 2 * d, dn, mask=on)
-                tl.store(out + 3 * d, dm, mask=on)
-                tl.store(out + 4 * d, dh, mask=on)
-                tl.store(out + 5 * d, n + z * (old - n), mask=on)
-                if grad_first is not None:
-                    tl.store(grad_first + row * d + columns, dh, mask=opened)
-            else:
-                i = xs[0] + h[0]
-                f = xs[1] + h[1]
-                g = tanh(xs[2] + h[2])
-                o = xs[3] + h[3]
-                if PEEPHOLE:
-                    i += peep[0] * old
-                    f += peep[1] * old
-                    o += peep[2] * c
-                i = tl.sigmoid(i)
-                f = tl.sigmoid(f)
-                o = tl.sigmoid(o)
-                y = tanh(c)
-                do = du * y * o * (1 - o)
-                dc += du * o * (1 - y * y)
-                if PEEPHOLE:
-                    dc += do * peep[2]
-                di = dc * g * i * (1 - i)
-                df = dc * old * f * (1 - f)
-                dg = dc * i * (1 - g * g)
-                dc *= f
-                if PEEPHOLE:
-                    dc += di * peep[0] + df * peep[1]
-                    seen = (seen[0] + di * old, seen[1] + df * old, seen[2] + do * c)
-                parts = (di, df, dg, do)
-                tl.store(out, di, mask=on)
-                tl.store(out + d, df, mask=on)
-                tl.store(out + 2 * d, dg, mask=on)
-                tl.store(out + 3 * d, do, mask=on)
-                tl.store(out + 4 * d, o * y, mask=on)
-                c = old
-            if grad_start is not None:
-                for gate in tl.static_range(G):
-                    tl.store(grad_start + (row * G + gate) * d + columns, parts[gate], mask=opened)
-            for block in range(0, K, KB):
-                j = block + tl.arange(0, KB)
-                mask = (j < K)[:, None] & on[None, :]
-                total = tl.zeros([KB, D], tl.float32)
-                for gate in tl.static_range(G):
-                    part = tl.load(recurrent + (j[:, None] * G + gate) * d + columns[None, :], mask=mask, other=0.0)
-                    total += part * parts[gate][None, :]
+            mixed = mix_rows(
+                coefficients + place * (2 * K + 2) + K, 2 * K + 2, count, (), states, columns, d, 1, K, 0, N, R
+            )
+            parts = ()  # four for each row
+            carried = ()
+            for r in tl.static_range(R):
+                du = mixed[r]
+                here = columns < tl.where(active[r], d, 0)
+                opened = columns < tl.where(begins[r], d, 0)
+                goes_on = columns < tl.where(active[r] & (begins[r] == 0), d, 0)
+                if READ == 2:
+                    du += tl.load(grad_output + (place + r) * d + columns, mask=here, other=0.0).to(tl.float32)
+                elif READ == 1:
+                    ends = active[r] & ((t == 0) if REVERSE else (t == length[r] - 1))
+                    shown = columns < tl.where(ends, d, 0)
+                    du += tl.load(grad_output + row[r] * d + columns, mask=shown, other=0.0).to(tl.float32)
+                out = wide + ((t - t0) * rows + row[r]) * BLOCKS * d + columns
+                xs = load_gates(out - columns, columns, here, BLOCKS - 1, d)
+                h = load_gates(start + row[r] * start_stride, columns, opened, G, d)
+                given = tl.load(first + row[r] * first_stride + columns, mask=opened, other=0.0)
                 if GRU:
-                    part = tl.load(states + j[:, None] * d + columns[None, :], mask=mask, other=0.0)
-                    total += part * parts[3][None, :]
-                tl.store(carry_alpha + row * K + j, tl.sum(total, 1), mask=j < K)
-            tl.debug_barrier()
+                    m = xs[3] + h[2]
+                    old = xs[4] + given
+                    r_gate = tl.sigmoid(xs[0] + h[0])
+                    z = tl.sigmoid(xs[1] + h[1])
+                    n = tanh(xs[2] + r_gate * m)
+                    dn = du * (1 - z) * (1 - n * n)
+                    dz = du * (old - n) * z * (1 - z)
+                    dr = dn * m * r_gate * (1 - r_gate)
+                    dm = dn * r_gate
+                    dh = du * z
+                    own = (dr, dz, dm, dh)
+                    tl.store(out, dr, mask=here)
+                    tl.store(out + d, dz, mask=here)
+                    tl.store(out + 2 * d, dn, mask=here)
+                    tl.store(out + 3 * d, dm, mask=here)
+                    tl.store(out + 4 * d, dh, mask=here)
+                    tl.store(out + 5 * d, n + z * (old - n), mask=here)
+                    if grad_first is not None:
+                        tl.store(grad_first + row[r] * d + columns, dh, mask=opened)
+                    carried = carried + (dc[r],)
+                else:
+                    c = tl.load(memory + (place + r) * d + columns, mask=here, other=0.0)
+                    old = given + tl.load(memory + (place + r + move * rows) * d + columns, mask=goes_on, other=0.0)
+                    i = xs[0] + h[0]
+                    f = xs[1] + h[1]
+                    g = tanh(xs[2] + h[2])
+                    o = xs[3] + h[3]
+                    if PEEPHOLE:
+                        i += peep[0] * old
+                        f += peep[1] * old
+                        o += peep[2] * c
+                    i = tl.sigmoid(i)
+                    f = tl.sigmoid(f)
+                    o = tl.sigmoid(o)
+                    y = tanh(c)
+                    do = du * y * o * (1 - o)
+                    held = dc[r] + du * o * (1 - y * y)
+                    if PEEPHOLE:
+                        held += do * peep[2]
+                    di = held * g * i * (1 - i)
+                    df = held * old * f * (1 - f)
+                    dg = held * i * (1 - g * g)
+                    held *= f
+                    if PEEPHOLE:
+                        held += di * peep[0] + df * peep[1]
+                        valid = tl.where(active[r], 1.0, 0.0)
+                        seen = seen + (seen[3 * r] + valid * di * old, seen[3 * r + 1] + valid * df * old)
+                        seen = seen + (seen[3 * r + 2] + valid * do * c,)
+                    own = (di, df, dg, do)
+                    tl.store(out, di, mask=here)
+                    tl.store(out + d, df, mask=here)
+                    tl.store(out + 2 * d, dg, mask=here)
+                    tl.store(out + 3 * d, do, mask=here)
+                    tl.store(out + 4 * d, o * y, mask=here)
+                    carried = carried + (tl.where(active[r], held, dc[r]),)
+                if grad_start is not None:
+                    for gate in tl.static_range(G):
+                        tl.store(grad_start + (row[r] * G + gate) * d + columns, own[gate], mask=opened)
+                parts = parts + own
+            dc = carried
+            if PEEPHOLE:
+                kept = ()
+                for i in tl.static_range(3 * R):
+                    kept = kept + (seen[3 * R + i],)
+                seen = kept
+            for b in tl.static_range(NB):
+                total = ()
+                for r in tl.static_range(R):
+                    total = total + (tl.zeros([D, KB], tl.float32),)
+                for i in tl.static_range(4):
+                    if b * 4 + i < TR:
+                        tile = resident[b * 4 + i]
+                    else:
+                        tile = _load_tile(across, b, i, columns, d, K, KB)
+                    added = ()
+                    for r in tl.static_range(R):
+                        added = added + (total[r] + tile * parts[r * 4 + i][:, None],)
+                    total = added
+                j = b * KB + tl.arange(0, KB)
+                for r in tl.static_range(R):
+                    tl.store(carry_alpha + row[r] * K + j, tl.sum(total[r], 0), mask=j < tl.where(active[r], K, 0))
+            tl.debug_barrier()  # what some threads wrote, others read
             t += move
-        tl.store(grad_temperature + row, grad_tau)
-        if PEEPHOLE:
-            for gate in tl.static_range(3):
-                tl.store(own + gate * d + columns, seen[gate], mask=on)
-        if not GRU:
-            if grad_first is not None:
-                tl.store(grad_first + row * d + columns, dc, mask=on)
+        for r in tl.static_range(R):
+            exists = row[r] < rows
+            there = columns < tl.where(exists, d, 0)
+            tl.store(grad_temperature + row[r], tau[r], mask=exists)
+            if PEEPHOLE:
+                for gate in tl.static_range(3):
+                    tl.store(grad_peephole + (row[r] * 3 + gate) * d + columns, seen[3 * r + gate], mask=there)
+            if not GRU:
+                if grad_first is not None:
+                    tl.store(grad_first + row[r] * d + columns, dc[r], mask=there)
