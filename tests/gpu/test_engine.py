@@ -29,7 +29,7 @@ def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch:
 
 @pytest.mark.parametrize("case", [case for case in large_cases() if case.states > 16], ids=str)
 def test_many_rows_step_by_step_are_those_of_the_reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sttau.engine.recurrence.triton._MANY_ROWS", 1)
+    monkeypatch.setattr("sttau.engine.recurrence.triton_plan.MANY_ROWS", 1)
     assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
 
 

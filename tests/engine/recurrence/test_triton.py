@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sttau.engine import Noise, Weights, run
+from sttau.engine import Cell, Noise, Weights, run
+from sttau.engine.recurrence import triton_plan
 from tests.engine.agreement import Case, disagreement, small_cases
 
 triton_engine = pytest.importorskip("sttau.engine.recurrence.triton", reason="needs Triton")
@@ -48,7 +49,7 @@ def test_processing_time_in_pieces_changes_nothing(case: Case, monkeypatch: pyte
 def test_many_rows_step_by_step_are_those_of_the_reference(
     case: Case, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_engine, "_MANY_ROWS", 1)
+    monkeypatch.setattr(triton_plan, "MANY_ROWS", 1)
     monkeypatch.setattr(triton_engine, "_PIECE_VALUES", pieces)
     assert max(disagreement(case, "triton").values()) < 1e-4
 
@@ -62,13 +63,19 @@ def test_many_rows_step_by_step_are_those_of_the_reference(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kept", [0, 128])
+@pytest.mark.parametrize("tiles", [(2, 8, 0, 0), (4, 4, 16, 1)], ids=str)
 def test_rows_that_share_a_program_are_those_of_the_reference(
-    case: Case, kept: int, monkeypatch: pytest.MonkeyPatch
+    case: Case, tiles: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_engine, "_PROGRAMS", 1)  # so that a program has several rows, and some do not exist
-    monkeypatch.setattr(triton_engine, "_KEPT", kept)
+    one = ((1024, triton_plan.Tiles(*tiles)),)  # several rows of a program, of which some do not exist
+    monkeypatch.setattr(triton_plan, "TABLE", dict.fromkeys(triton_plan.TABLE, one))
     assert max(disagreement(case, "triton").values()) < 1e-4
+
+
+@pytest.mark.parametrize("states", [17, 33, 64, 100, 128])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_many_states_are_those_of_the_reference(cell: Cell, states: int) -> None:
+    assert max(disagreement(Case(cell, "soft", states, 9, ragged=True), "triton").values()) < 1e-4
 
 
 def test_tokens_without_gradients_are_read_from_a_table_of_projected_vectors() -> None:

@@ -16,24 +16,19 @@ from typing import Any, TypeVar, cast
 import torch
 import triton
 from torch import Tensor
+from torch.nn import functional as F
 
 from sttau.engine.launch import launch
 from sttau.engine.noise.triton import write_gumbel
-from sttau.engine.recurrence import triton_resident, triton_streamed
+from sttau.engine.recurrence import triton_plan, triton_resident, triton_streamed
 from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
 from sttau.engine.recurrence.triton_steps import Steps
 
-_RESIDENT_STATES = 16  # more states than this are not unrolled
-_RESIDENT_VALUES = 40_000  # of U, S and W_x, in the registers of one program
 _RESIDENT_FEATURES = 2  # up to this many features are projected inside the kernel
+_THROUGH_WEIGHT = 16  # most states of the kernel through_weight
 _PIECES = 3  # pieces of time per sequence; 2 where the kernel projects
 _PIECE_VALUES = 1 << 19  # fewest values of one gate in a piece
 _FORWARD_VALUES = 1 << 24  # the same where no backward pass will follow
-_MANY_ROWS = 512  # rows that hide each other's latency
-_LOADS = 64  # loads of U and S that a thread issues at once, where they are not resident
-_KEPT = 128  # values of U that a thread then keeps
-_SHARED = 4  # most rows of a program
-_PROGRAMS = 132  # multiprocessors of an H100 or H200, with a program of 256 threads on each
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,13 +36,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Compile-time values of a kernel, and whether the weights, ``blocks`` of (k, d), stay in registers."""
     k, d = problem.states.shape
-    block = triton.next_power_of_2(d)
-    resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_VALUES
+    resident = triton_plan.resident(k, d, blocks)
     features = problem.x.shape[-1]
     options: dict[str, Any] = {
         "d": d,
         "K": k,
-        "D": block,
+        "D": triton_plan.power_of_2(d),
         "GRU": problem.cell == "gru",
         "HARD": problem.mode == "hard",
         "REVERSE": problem.reverse,
@@ -56,28 +50,11 @@ def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str
     } | more
     if not resident:
         options.pop("CARRY", None)  # streamed kernels always add to what is there
-        return options | _plan_streamed(problem, block, "QUIET" not in more), False
+        gates = 3 if problem.cell == "gru" else 4
+        return options | triton_plan.streamed(k, d, problem.rows, gates, backward="QUIET" not in more), False
     options["F"] = features if problem.index is None and features <= _RESIDENT_FEATURES else 0
-    # Many rows: one warp each, which exchanges nothing; few rows: more warps each.
-    options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
+    options["num_warps"] = triton_plan.resident_warps(k, d, problem.rows)
     return options, True
-
-
-def _plan_streamed(problem: Problem, block: int, backward: bool) -> dict[str, Any]:
-    """Rows of a program, and what it keeps and loads at once; a thread owns one column or a few."""
-    k, gates = len(problem.states), 3 if problem.cell == "gru" else 4
-    warps = max(1, min(16, block // 32))
-    columns = max(1, block // (32 * warps))
-    at_once = _PROGRAMS * max(1, 8 // warps)  # programs that run at the same time
-    shared = 1 if columns > 1 else min(_SHARED, triton.next_power_of_2(triton.cdiv(problem.rows, at_once)))
-    tile = _LOADS // (2 if backward or shared > 2 else 1) // columns
-    width = max(2, min(triton.next_power_of_2(k), tile))
-    plan = {"R": shared, "KB": width, "NB": triton.cdiv(k, width), "num_warps": warps}
-    plan["N"] = max(1, min(k, _LOADS // 4 // columns))
-    if backward:
-        kept = _KEPT // (width * columns) if shared == 1 else 0
-        return plan | {"TR": min(kept, 4 * plan["NB"]), "KP": triton.next_power_of_2(k)}
-    return plan | {"KR": k if k * gates * columns * shared <= _KEPT else 0}
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
@@ -126,8 +103,8 @@ def forward(problem: Problem, keep: bool) -> Results:
     options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
     kernel = triton_resident.forward_resident if resident else triton_streamed.forward_streamed
     results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
-    by_steps = Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
-    weights = [problem.input, problem.input_bias] if resident else [problem.states.T.contiguous()]
+    by_steps = Steps(problem, results, options) if not resident and rows > triton_plan.MANY_ROWS else None
+    weights = [problem.input, problem.input_bias] if resident else [_across(problem.states)]
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
         write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
     inside = bool(options.get("F"))
@@ -263,7 +240,7 @@ def backward(
         start=sums[2 * k + 1 : 2 * k + 2] if grad_start is None else grad_start,
         first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
-    if weight is not None and k <= _RESIDENT_STATES and len(problem.start) == 1:
+    if weight is not None and k <= _THROUGH_WEIGHT and len(problem.start) == 1:
         return _through_weight(gradients, sums, problem, weight)
     recurrent, start, states = gradients.recurrent, gradients.start, gradients.states
     if gru:  # gates and u are at other positions there
@@ -275,6 +252,11 @@ def backward(
         recurrent=recurrent[:, :width], states=states, start=start[:, :width], temperature=grad_temperature.sum()
     )
     return gradients if weight is None else through_weight(gradients, problem.states, weight)
+
+
+def _across(matrix: Tensor) -> Tensor:
+    """The transpose, with lines that begin at addresses divisible by 16."""
+    return F.pad(matrix.T, (0, -len(matrix) % 4)).contiguous()
 
 
 class _Mixture:
@@ -289,7 +271,7 @@ class _Mixture:
         self.problem, self.alpha, self.d = problem, alpha, problem.states.shape[1]
         self.gru = problem.cell == "gru"
         weights = torch.cat([problem.recurrent, problem.states], dim=1) if self.gru else problem.recurrent
-        self.across, self.weights = weights.T.contiguous(), weights
+        self.across, self.weights = _across(weights), weights
 
     def write(self, wide: Tensor, source: Tensor, begin: int) -> None:
         """Write x W_xᵀ + b + α U into the blocks of ``wide``; for a GRU, U_n α and Sᵀα have blocks of their own."""

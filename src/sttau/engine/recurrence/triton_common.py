@@ -28,12 +28,12 @@ def tanh(x):
 
 
 @triton.jit
-def _sum2(p, i: tl.constexpr):
+def sum2(p, i: tl.constexpr):
     return tl.split(tl.sum(tl.join(p[i], p[i + 1]), 0))
 
 
 @triton.jit
-def _sum4(p, i: tl.constexpr):
+def sum4(p, i: tl.constexpr):
     low, high = tl.split(tl.sum(tl.join(tl.join(p[i], p[i + 1]), tl.join(p[i + 2], p[i + 3])), 0))
     a, b = tl.split(low)
     c, d = tl.split(high)
@@ -68,9 +68,9 @@ def sum_vectors(p, K: tl.constexpr):
     if K % 8 > 4:
         sums = sums + _sum8(p, K // 8 * 8)
     elif K % 8 > 2:
-        sums = sums + _sum4(p, K // 8 * 8)
+        sums = sums + sum4(p, K // 8 * 8)
     elif K % 8 == 2:
-        sums = sums + _sum2(p, K // 8 * 8)
+        sums = sums + sum2(p, K // 8 * 8)
     elif K % 8 == 1:
         sums = sums + (tl.sum(p[K - 1], 0),)
     kept = ()
@@ -217,61 +217,3 @@ def load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr,
         else:
             b = b + (tl.load(bias + g * d + columns, mask=on, other=0.0).to(tl.float32),)
     return W, b
-
-
-@triton.jit
-def rows_of(program, lengths, time, B, rows, R: tl.constexpr):
-    """Rows of a program, their sequences, their valid steps (0 for a row that does not exist), and the most of them."""
-    row = ()
-    sequence = ()
-    length = ()
-    longest = tl.cast(0, tl.int64)
-    for r in tl.static_range(R):
-        number = program.to(tl.int64) * R + r
-        own = number % B
-        if lengths is None:
-            valid = tl.cast(time, tl.int64)
-        else:
-            valid = tl.load(lengths + own).to(tl.int64)
-        valid = tl.where(number < rows, valid, 0)
-        row = row + (number,)
-        sequence = sequence + (own,)
-        length = length + (valid,)
-        longest = tl.maximum(longest, valid)
-    return row, sequence, length, longest
-
-
-@triton.jit
-def mix_rows(
-    coefficients, step: tl.constexpr, count, resident, matrix, columns,
-    d: tl.constexpr, G: tl.constexpr, K: tl.constexpr, KR: tl.constexpr, N: tl.constexpr, R: tl.constexpr,
-):  # fmt: skip
-    """Σ_j coefficients_j · matrix[j], G vectors for each of R rows whose coefficients are ``step`` values apart.
-
-    The sum is over ``count`` states of each row, all or none. The first KR states of the matrix are given as vectors.
-    """
-    total = ()
-    for _ in tl.static_range(R * G):
-        total = total + (tl.zeros_like(columns).to(tl.float32),)
-    for number in tl.static_range(KR):
-        mixed = ()
-        for r in tl.static_range(R):
-            weight = tl.load(coefficients + r * step + number, mask=number < count[r], other=0.0)
-            for g in tl.static_range(G):
-                mixed = mixed + (total[r * G + g] + weight * resident[number * G + g],)
-        total = mixed
-    for block in range(KR, K, N):
-        values = ()
-        for i in tl.static_range(N):
-            j = tl.cast(block, tl.int32) + i
-            values = values + load_gates(matrix + j * (G * d), columns, columns < tl.where(j < K, d, 0), G, d)
-        tl.debug_barrier()  # so that all loads are issued before any is waited for
-        for i in tl.static_range(N):
-            j = tl.cast(block, tl.int32) + i
-            mixed = ()
-            for r in tl.static_range(R):
-                weight = tl.load(coefficients + r * step + j, mask=j < count[r], other=0.0)
-                for g in tl.static_range(G):
-                    mixed = mixed + (total[r * G + g] + weight * values[i * G + g],)
-            total = mixed
-    return total

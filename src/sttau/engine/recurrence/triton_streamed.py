@@ -1,8 +1,10 @@
 """Kernels for any number of states, which read U and S, or what registers do not hold of them, at every step.
 
 A program owns R rows, which share what is read. Sums over states (mixtures of U and S) are taken by threads that own
-columns; sums over columns (logits, gradients of α) by threads that own states, which read the transposed matrices, so
-that few values pass between threads. Many loads are issued at once: N states of each gate, or a tile of KB states.
+columns; sums over columns (logits, gradients of α) by threads that own states and a few columns, which read transposed
+matrices, so that few values pass between threads. States are read in NB tiles of KB. Of the tiles of U, the first KEPT
+stay in registers, the next L1 in the cache of that name, and the others come from the L2 cache past it; S is small.
+What is read once is loaded one step ahead.
 """
 
 from __future__ import annotations
@@ -10,29 +12,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sttau.engine.recurrence.triton_common import (
-    ANY_ADDRESS,
-    ANY_GRADIENT,
-    ANY_INTEGER,
-    gates,
-    load_gates,
-    mix_rows,
+from sttau.engine.recurrence.triton_common import ANY_ADDRESS, ANY_GRADIENT, ANY_INTEGER, gates, load_gates, tanh
+from sttau.engine.recurrence.triton_tiles import (
+    load_across,
+    load_along,
+    load_states,
+    mix_tiles,
+    read_input,
+    read_saved,
+    rows_at,
     rows_of,
-    tanh,
+    tile_logits,
+    tile_slopes,
 )
-
-
-@triton.jit
-def _load_tile(
-    across, block: tl.constexpr, part: tl.constexpr, columns, d: tl.constexpr, K: tl.constexpr, KB: tl.constexpr
-):
-    """KB states of d columns: (D, KB)"""
-    j = block * KB + tl.arange(0, KB)
-    return tl.load(
-        across + (part * d + columns)[:, None] * K + j[None, :],
-        mask=(columns < d)[:, None] & (j < K)[None, :],
-        other=0.0,
-    )
 
 
 @triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
@@ -42,9 +34,9 @@ def forward_streamed(
     t0, t1, time, B, rows, x_stride, start_stride, first_stride,
     d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr, QUIET: tl.constexpr, KEEP: tl.constexpr,
-    R: tl.constexpr, KR: tl.constexpr, N: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr,
+    R: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, KS: tl.constexpr, KEPT: tl.constexpr, L1: tl.constexpr,
 ):  # fmt: skip
-    """``across`` is Sᵀ, (d, K)."""
+    """``across`` is Sᵀ, (d, KS)."""
     G: tl.constexpr = 3 if GRU else 4
     row, sequence, length, longest = rows_of(tl.program_id(0), lengths, time, B, rows, R)
     steps = tl.minimum(longest, t1) - t0
@@ -57,10 +49,11 @@ def forward_streamed(
     if steps > 0:
         columns = tl.arange(0, D)
         on = columns < d
+        state = tl.arange(0, KB)
         inverse = 1 / tl.load(temperature)
-        resident = ()
-        for i in tl.static_range(KR * G):
-            resident = resident + (tl.load(recurrent + i * d + columns, mask=on, other=0.0),)
+        kept = ()
+        for number in tl.static_range(KEPT):
+            kept = kept + (load_along(recurrent, number // G, number % G, columns, False, d, G, K, KB),)
         peep = ()
         if PEEPHOLE:
             peep = load_gates(peephole, columns, on, 3, d)
@@ -69,38 +62,39 @@ def forward_streamed(
             if GRU:
                 c = c + (tl.zeros([D], tl.float32),)
             else:
-                kept = tl.load(last + row[r] * d + columns, mask=columns < tl.where(row[r] < rows, d, 0), other=0.0)
-                c = c + (kept,)
+                held = tl.load(last + row[r] * d + columns, mask=columns < tl.where(row[r] < rows, d, 0), other=0.0)
+                c = c + (held,)
+        active, opens = rows_at(t, t0, t1, length, R, REVERSE)
+        a = load_states(alpha, (t - move) * rows + row[0], active, opens, K, KB, NB, R)
+        fetched = read_input(x, (t - t0) * B, sequence, active, columns, x_stride, G, d, R)
         for _ in range(steps):
             place = t * rows + row[0]
-            active = ()
-            begins = ()
-            goes_on = ()
-            for r in tl.static_range(R):
-                there = t < length[r]
-                opens = there & ((t == length[r] - 1) if REVERSE else (t == 0))
-                active = active + (there,)
-                begins = begins + (opens,)
-                goes_on = goes_on + (tl.where(there & (opens == 0), K, 0),)
-            before = alpha + (place - move * rows) * K
-            h = mix_rows(before, K, goes_on, resident, recurrent, columns, d, G, K, KR, N, R)
+            next_active, next_opens = rows_at(t + move, t0, t1, length, R, REVERSE)
+            following = read_input(x, (t + move - t0) * B, sequence, next_active, columns, x_stride, G, d, R)
+            if not QUIET:
+                always = ()
+                for r in tl.static_range(R):
+                    always = always + (active[r] & False,)
+                gumbel = load_states(alpha, place, active, always, K, KB, NB, R)
+            h = mix_tiles(a, kept, recurrent, columns, d, G, K, KB, NB, R, KEPT, L1)
             if GRU:
-                mixed = mix_rows(before, K, goes_on, resident, states, columns, d, 1, K, 0, G * N, R)
+                mixed = mix_tiles(a, kept, states, columns, d, 1, K, KB, NB, R, 0, NB)
             u = ()
             memories = ()
             for r in tl.static_range(R):
                 here = columns < tl.where(active[r], d, 0)
-                opened = columns < tl.where(begins[r], d, 0)
-                xs = load_gates(x + ((t - t0) * B + sequence[r]) * x_stride, columns, here, G, d)
+                opened = columns < tl.where(opens[r], d, 0)
                 opening = load_gates(start + row[r] * start_stride, columns, opened, G, d)
                 given = tl.load(first + row[r] * first_stride + columns, mask=opened, other=0.0)
+                xs = ()
                 own = ()
                 for g in tl.static_range(G):
+                    xs = xs + (fetched[r * G + g],)
                     own = own + (opening[g] + h[r * G + g],)
                 if GRU:
                     new, held = gates(xs, own, c[r], given + mixed[r], peep, GRU, PEEPHOLE)
                 else:
-                    new, held = gates(xs, own, tl.where(begins[r], given, c[r]), c[r], peep, GRU, PEEPHOLE)
+                    new, held = gates(xs, own, tl.where(opens[r], given, c[r]), c[r], peep, GRU, PEEPHOLE)
                     if KEEP:
                         tl.store(memory + (place + r) * d + columns, held, mask=here)
                     held = tl.where(active[r], held, c[r])
@@ -113,42 +107,43 @@ def forward_streamed(
                     shown = columns < tl.where(ends, d, 0)
                     tl.store(output + row[r] * d + columns, new.to(output.dtype.element_ty), mask=shown)
             c = memories
-            l = ()  # NB tiles for each row
-            for b in tl.static_range(NB):
-                tile = _load_tile(across, b, 0, columns, d, K, KB)
-                for r in tl.static_range(R):
-                    l = l + (tl.sum(tile * u[r][:, None], 0),)
-            state = tl.arange(0, KB)
+            l = tile_logits(across, u, columns, d, KS, KB, NB, R)
+            a = ()
             for r in tl.static_range(R):
                 scores = ()
-                top = tl.cast(float("-inf"), tl.float32)
+                largest = tl.full([KB], float("-inf"), tl.float32)
                 for b in tl.static_range(NB):
-                    j = b * KB + state
                     score = l[b * R + r]
                     if not QUIET:
-                        score += tl.load(alpha + (place + r) * K + j, mask=j < tl.where(active[r], K, 0), other=0.0)
-                    score = tl.where(j < K, score * inverse, float("-inf"))
+                        score += gumbel[r * NB + b]
+                    score = tl.where(b * KB + state < K, score * inverse, float("-inf"))
                     scores = scores + (score,)
-                    top = tl.maximum(top, tl.max(score, 0))
-                total = 0.0
+                    largest = tl.maximum(largest, score)
+                top = tl.max(largest, 0)
+                sums = tl.zeros([KB], tl.float32)
                 weights = ()
                 for b in tl.static_range(NB):
-                    weight = tl.exp(scores[b] - top)
-                    weights = weights + (weight,)
-                    total += tl.sum(weight, 0)
+                    weights = weights + (tl.exp(scores[b] - top),)
+                    sums += weights[b]
+                scale = 1 / tl.sum(sums, 0)
                 if HARD:
-                    winner = tl.cast(NB * KB, tl.int32)
+                    nearest = tl.full([KB], NB * KB, tl.int32)
                     for b in tl.static_range(NB):
-                        winner = tl.minimum(winner, tl.min(tl.where(scores[b] == top, b * KB + state, NB * KB), 0))
+                        nearest = tl.minimum(nearest, tl.where(scores[b] == top, b * KB + state, NB * KB))
+                    winner = tl.min(nearest, 0)
                 for b in tl.static_range(NB):
                     j = b * KB + state
-                    a = weights[b] / total
+                    exist = j < tl.where(active[r], K, 0)
+                    weight = weights[b] * scale
                     if HARD:
                         if KEEP:
-                            tl.store(soft + (place + r) * K + j, a, mask=j < tl.where(active[r], K, 0))
-                        a = (j == winner).to(tl.float32)
-                    tl.store(alpha + (place + r) * K + j, a, mask=j < tl.where(active[r], K, 0))
-            tl.debug_barrier()  # what some threads wrote, others read
+                            tl.store(soft + (place + r) * K + j, weight, mask=exist)
+                        weight = (j == winner).to(tl.float32)
+                    tl.store(alpha + (place + r) * K + j, weight, mask=exist)
+                    a = a + (tl.where(active[r], weight, 0.0),)
+            fetched = following
+            active = next_active
+            opens = next_opens
             t += move
         if not GRU:
             for r in tl.static_range(R):
@@ -164,14 +159,12 @@ def backward_streamed(
     t0, t1, time, B, rows, start_stride, first_stride,
     d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, HARD: tl.constexpr,
     REVERSE: tl.constexpr, READ: tl.constexpr, PEEPHOLE: tl.constexpr,
-    R: tl.constexpr, TR: tl.constexpr, N: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, KP: tl.constexpr,
+    R: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, KS: tl.constexpr, KEPT: tl.constexpr, L1: tl.constexpr,
 ):  # fmt: skip
-    """``wide`` holds what the gates read, from x and α; it is overwritten. ``across`` is (U, and S for a GRU)ᵀ.
-
-    The first TR tiles of ``across`` stay in registers.
-    """
+    """``wide`` holds what the gates read, from x and α; it is overwritten. ``across`` is (U, and S for a GRU)ᵀ."""
     G: tl.constexpr = 3 if GRU else 4
     BLOCKS: tl.constexpr = 6 if GRU else 5  # blocks of d values in a row of ``wide``
+    READS: tl.constexpr = BLOCKS + 2
     row, _sequence, length, longest = rows_of(tl.program_id(0), lengths, time, B, rows, R)
     steps = tl.minimum(longest, t1) - t0
     if REVERSE:
@@ -183,91 +176,105 @@ def backward_streamed(
     if steps > 0:
         columns = tl.arange(0, D)
         on = columns < d
-        state = tl.arange(0, KP)
+        state = tl.arange(0, KB)
         inverse = 1 / tl.load(temperature)
-        resident = ()
-        for i in tl.static_range(TR):
-            resident = resident + (_load_tile(across, i // 4, i % 4, columns, d, K, KB),)
+        kept = ()
+        for number in tl.static_range(KEPT):
+            kept = kept + (load_across(across, number // 4, number % 4, columns, False, d, KS, KB),)
         peep = ()
         if PEEPHOLE:
             peep = load_gates(peephole, columns, on, 3, d)
         dc = ()
         tau = ()
         seen = ()
+        exists = ()
+        never = ()
         for r in tl.static_range(R):
-            exists = row[r] < rows
+            exists = exists + (row[r] < rows,)
+            never = never + (row[r] < 0,)
+            there = columns < tl.where(exists[r], d, 0)
             if carry_memory is None:
                 dc = dc + (tl.zeros([D], tl.float32),)
             else:
-                dc = dc + (
-                    tl.load(carry_memory + row[r] * d + columns, mask=columns < tl.where(exists, d, 0), other=0.0),
-                )
-            tau = tau + (tl.load(grad_temperature + row[r], mask=exists, other=0.0),)
+                dc = dc + (tl.load(carry_memory + row[r] * d + columns, mask=there, other=0.0),)
+            tau = tau + (tl.load(grad_temperature + row[r], mask=exists[r], other=0.0),)
             if PEEPHOLE:
-                seen = seen + load_gates(
-                    grad_peephole + row[r] * 3 * d, columns, columns < tl.where(exists, d, 0), 3, d
-                )
+                seen = seen + load_gates(grad_peephole + row[r] * 3 * d, columns, there, 3, d)
+        da = load_states(carry_alpha, row[0], exists, never, K, KB, NB, R)
+        active, opens = rows_at(t, t0, t1, length, R, REVERSE)
+        place = t * rows + row[0]
+        given = soft if HARD else alpha
+        s = load_states(given, place, active, never, K, KB, NB, R)
+        back = load_states(alpha, place + move * rows, active, opens, K, KB, NB, R)
+        if grad_alpha is not None:
+            outer = load_states(grad_alpha, place, active, never, K, KB, NB, R)
+        saved = read_saved(
+            wide, memory, grad_output, place - t0 * rows, place, move, active, opens, columns, rows,
+            BLOCKS, GRU, READ, d, R,
+        )  # fmt: skip
         for _ in range(steps):
             place = t * rows + row[0]
-            active = ()
-            begins = ()
-            count = ()
+            ahead = place + move * rows
+            next_active, next_opens = rows_at(t + move, t0, t1, length, R, REVERSE)
+            next_s = load_states(given, ahead, next_active, never, K, KB, NB, R)
+            next_back = load_states(alpha, ahead + move * rows, next_active, next_opens, K, KB, NB, R)
+            if grad_alpha is not None:
+                next_outer = load_states(grad_alpha, ahead, next_active, never, K, KB, NB, R)
+            next_saved = read_saved(
+                wide, memory, grad_output, ahead - t0 * rows, ahead, move, next_active, next_opens, columns, rows,
+                BLOCKS, GRU, READ, d, R,
+            )  # fmt: skip
+            dl = ()
             slopes = ()
             for r in tl.static_range(R):
-                there = t < length[r]
-                opens = there & ((t == length[r] - 1) if REVERSE else (t == 0))
-                active = active + (there,)
-                begins = begins + (opens,)
-                count = count + (tl.where(there, K, 0),)
-                exist = state < count[r]
-                if HARD:
-                    s = tl.load(soft + (place + r) * K + state, mask=exist, other=0.0)
-                else:
-                    s = tl.load(alpha + (place + r) * K + state, mask=exist, other=0.0)
-                da = tl.load(carry_alpha + row[r] * K + state, mask=exist, other=0.0)
-                if grad_alpha is not None:
-                    da += tl.load(grad_alpha + (place + r) * K + state, mask=exist, other=0.0)
-                dl = s * (da - tl.sum(s * da, 0)) * inverse
-                slopes = slopes + (tau[r] - tl.sum(dl * tl.log(tl.maximum(s, 1e-37)), 0),)
+                dots = tl.zeros([KB], tl.float32)
+                total = ()
+                for b in tl.static_range(NB):
+                    value = da[r * NB + b]
+                    if grad_alpha is not None:
+                        value += outer[r * NB + b]
+                    total = total + (value,)
+                    dots += value * s[r * NB + b]
+                dot = tl.sum(dots, 0)
                 into = coefficients + (place + r) * (2 * K + 2)
-                goes_on = state < tl.where(there & (opens == 0), K, 0)
-                back = tl.load(alpha + (place + r + move * rows) * K + state, mask=goes_on, other=0.0)
-                tl.store(into + state, back, mask=exist)
-                tl.store(into + K + state, dl, mask=exist)
-                tl.store(into + 2 * K, 1.0, mask=there)
-                tl.store(into + 2 * K + 1, tl.where(opens, 1.0, 0.0), mask=there)
+                logs = tl.zeros([KB], tl.float32)
+                for b in tl.static_range(NB):
+                    j = b * KB + state
+                    exist = j < tl.where(active[r], K, 0)
+                    value = s[r * NB + b] * (total[b] - dot) * inverse
+                    logs += value * tl.log(tl.maximum(s[r * NB + b], 1e-37))
+                    tl.store(into + j, back[r * NB + b], mask=exist)
+                    tl.store(into + K + j, value, mask=exist)
+                    dl = dl + (value,)
+                tl.store(into + 2 * K, 1.0, mask=active[r])
+                tl.store(into + 2 * K + 1, tl.where(opens[r], 1.0, 0.0), mask=active[r])
+                slopes = slopes + (tau[r] - tl.sum(logs, 0),)
             tau = slopes
-            tl.debug_barrier()
-            mixed = mix_rows(
-                coefficients + place * (2 * K + 2) + K, 2 * K + 2, count, (), states, columns, d, 1, K, 0, N, R
-            )
+            mixed = mix_tiles(dl, (), states, columns, d, 1, K, KB, NB, R, 0, NB)
             parts = ()  # four for each row
             carried = ()
+            noted = ()
             for r in tl.static_range(R):
-                du = mixed[r]
                 here = columns < tl.where(active[r], d, 0)
-                opened = columns < tl.where(begins[r], d, 0)
-                goes_on = columns < tl.where(active[r] & (begins[r] == 0), d, 0)
-                if READ == 2:
-                    du += tl.load(grad_output + (place + r) * d + columns, mask=here, other=0.0).to(tl.float32)
-                elif READ == 1:
+                opened = columns < tl.where(opens[r], d, 0)
+                du = mixed[r] + saved[r * READS + BLOCKS + 1]
+                if READ == 1:
                     ends = active[r] & ((t == 0) if REVERSE else (t == length[r] - 1))
                     shown = columns < tl.where(ends, d, 0)
                     du += tl.load(grad_output + row[r] * d + columns, mask=shown, other=0.0).to(tl.float32)
                 out = wide + ((t - t0) * rows + row[r]) * BLOCKS * d + columns
-                xs = load_gates(out - columns, columns, here, BLOCKS - 1, d)
                 h = load_gates(start + row[r] * start_stride, columns, opened, G, d)
-                given = tl.load(first + row[r] * first_stride + columns, mask=opened, other=0.0)
+                origin = tl.load(first + row[r] * first_stride + columns, mask=opened, other=0.0)
                 if GRU:
-                    m = xs[3] + h[2]
-                    old = xs[4] + given
-                    r_gate = tl.sigmoid(xs[0] + h[0])
-                    z = tl.sigmoid(xs[1] + h[1])
-                    n = tanh(xs[2] + r_gate * m)
+                    m = saved[r * READS + 3] + h[2]
+                    old = saved[r * READS + 4] + origin
+                    reset = tl.sigmoid(saved[r * READS] + h[0])
+                    z = tl.sigmoid(saved[r * READS + 1] + h[1])
+                    n = tanh(saved[r * READS + 2] + reset * m)
                     dn = du * (1 - z) * (1 - n * n)
                     dz = du * (old - n) * z * (1 - z)
-                    dr = dn * m * r_gate * (1 - r_gate)
-                    dm = dn * r_gate
+                    dr = dn * m * reset * (1 - reset)
+                    dm = dn * reset
                     dh = du * z
                     own = (dr, dz, dm, dh)
                     tl.store(out, dr, mask=here)
@@ -280,12 +287,12 @@ def backward_streamed(
                         tl.store(grad_first + row[r] * d + columns, dh, mask=opened)
                     carried = carried + (dc[r],)
                 else:
-                    c = tl.load(memory + (place + r) * d + columns, mask=here, other=0.0)
-                    old = given + tl.load(memory + (place + r + move * rows) * d + columns, mask=goes_on, other=0.0)
-                    i = xs[0] + h[0]
-                    f = xs[1] + h[1]
-                    g = tanh(xs[2] + h[2])
-                    o = xs[3] + h[3]
+                    c = saved[r * READS + 4]
+                    old = saved[r * READS + 5] + origin
+                    i = saved[r * READS] + h[0]
+                    f = saved[r * READS + 1] + h[1]
+                    g = tanh(saved[r * READS + 2] + h[2])
+                    o = saved[r * READS + 3] + h[3]
                     if PEEPHOLE:
                         i += peep[0] * old
                         f += peep[1] * old
@@ -305,8 +312,8 @@ def backward_streamed(
                     if PEEPHOLE:
                         held += di * peep[0] + df * peep[1]
                         valid = tl.where(active[r], 1.0, 0.0)
-                        seen = seen + (seen[3 * r] + valid * di * old, seen[3 * r + 1] + valid * df * old)
-                        seen = seen + (seen[3 * r + 2] + valid * do * c,)
+                        noted = noted + (seen[3 * r] + valid * di * old, seen[3 * r + 1] + valid * df * old)
+                        noted = noted + (seen[3 * r + 2] + valid * do * c,)
                     own = (di, df, dg, do)
                     tl.store(out, di, mask=here)
                     tl.store(out + d, df, mask=here)
@@ -320,32 +327,26 @@ def backward_streamed(
                 parts = parts + own
             dc = carried
             if PEEPHOLE:
-                kept = ()
-                for i in tl.static_range(3 * R):
-                    kept = kept + (seen[3 * R + i],)
-                seen = kept
-            for b in tl.static_range(NB):
-                total = ()
-                for r in tl.static_range(R):
-                    total = total + (tl.zeros([D, KB], tl.float32),)
-                for i in tl.static_range(4):
-                    if b * 4 + i < TR:
-                        tile = resident[b * 4 + i]
-                    else:
-                        tile = _load_tile(across, b, i, columns, d, K, KB)
-                    added = ()
-                    for r in tl.static_range(R):
-                        added = added + (total[r] + tile * parts[r * 4 + i][:, None],)
-                    total = added
-                j = b * KB + tl.arange(0, KB)
-                for r in tl.static_range(R):
-                    tl.store(carry_alpha + row[r] * K + j, tl.sum(total[r], 0), mask=j < tl.where(active[r], K, 0))
-            tl.debug_barrier()  # what some threads wrote, others read
+                seen = noted
+            gradient = tile_slopes(parts, kept, across, columns, d, KS, KB, NB, R, KEPT, L1)
+            da = ()
+            for r in tl.static_range(R):
+                for b in tl.static_range(NB):
+                    da = da + (tl.where(active[r], gradient[b * R + r], 0.0),)
+            s = next_s
+            back = next_back
+            if grad_alpha is not None:
+                outer = next_outer
+            saved = next_saved
+            active = next_active
+            opens = next_opens
             t += move
         for r in tl.static_range(R):
-            exists = row[r] < rows
-            there = columns < tl.where(exists, d, 0)
-            tl.store(grad_temperature + row[r], tau[r], mask=exists)
+            there = columns < tl.where(exists[r], d, 0)
+            tl.store(grad_temperature + row[r], tau[r], mask=exists[r])
+            for b in tl.static_range(NB):
+                j = b * KB + state
+                tl.store(carry_alpha + row[r] * K + j, da[r * NB + b], mask=j < tl.where(exists[r], K, 0))
             if PEEPHOLE:
                 for gate in tl.static_range(3):
                     tl.store(grad_peephole + (row[r] * 3 + gate) * d + columns, seen[3 * r + gate], mask=there)

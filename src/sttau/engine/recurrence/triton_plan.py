@@ -1,0 +1,100 @@
+"""How the kernels of the Triton engine divide a problem: rows of a program, warps, and where U and S are held.
+
+A pure function of the shape. ``TABLE`` is the one place for choices that were made by measuring.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RESIDENT_STATES = 16  # more states than this are not unrolled
+RESIDENT_VALUES = 40_000  # of U, S and W_x, in the registers of one program
+MANY_ROWS = 512  # rows that hide each other's latency
+PROCESSORS = 132  # multiprocessors of an H100 or H200, with 256 threads on each
+
+
+class Tiles(NamedTuple):
+    """A choice for the streamed kernels."""
+
+    rows: int  # rows of a program, which share what is read
+    tile: int  # states of a tile
+    kept: int  # registers of a thread for tiles of U that stay there
+    cached: int  # KiB of U and S that stay in the L1 cache
+    columns: int = 1  # columns of a thread
+
+
+#: By pass and whether a program needs several rows, for up to so many states.
+TABLE: dict[tuple[str, bool], tuple[tuple[int, Tiles], ...]] = {
+    ("forward", False): ((32, Tiles(1, 32, 128, 160)), (1024, Tiles(1, 16, 64, 160))),
+    ("forward", True): ((32, Tiles(2, 32, 128, 160)), (1024, Tiles(2, 16, 64, 160))),
+    ("backward", False): ((32, Tiles(1, 32, 128, 160)), (1024, Tiles(1, 16, 64, 160))),
+    ("backward", True): ((32, Tiles(2, 16, 64, 160)), (1024, Tiles(2, 16, 64, 160))),
+}
+
+
+def resident(states: int, size: int, blocks: int) -> bool:
+    """Whether U and S, ``blocks`` matrices of (states, size), stay in the registers of a program for each row.
+
+    Example:
+        >>> resident(16, 256, 5), resident(17, 256, 5)
+        (True, False)
+    """
+    return states <= RESIDENT_STATES and states * power_of_2(size) * blocks <= RESIDENT_VALUES
+
+
+def resident_warps(states: int, size: int, rows: int) -> int:
+    """Warps of a program: with few rows, or many states, more of them, which own fewer columns each.
+
+    Example:
+        >>> resident_warps(16, 256, 8), resident_warps(16, 256, 1000), resident_warps(32, 256, 8)
+        (4, 2, 8)
+    """
+    columns = 32 if states > 16 else 128 if rows > MANY_ROWS else 64
+    return max(1, min(16, power_of_2(size) // columns))
+
+
+def streamed(states: int, size: int, rows: int, gates: int, *, backward: bool) -> dict[str, int]:
+    """Compile-time values of the streamed kernels.
+
+    Args:
+        states: Number of states.
+        size: Hidden size.
+        rows: Number of rows.
+        gates: Gates of the cell.
+        backward: Whether for the backward pass.
+
+    Example:
+        >>> streamed(64, 256, 8, 4, backward=False)
+        {'R': 1, 'KB': 16, 'NB': 4, 'KS': 64, 'KEPT': 4, 'L1': 6, 'num_warps': 8}
+    """
+    block = power_of_2(size)
+    narrow = max(1, min(16, block // 32))
+    many = rows > PROCESSORS * max(1, 8 // narrow)
+    choices = TABLE["backward" if backward else "forward", many]
+    choice = next((tiles for most, tiles in choices if states <= most), choices[-1][1])
+    warps = max(1, min(16, block // (32 * choice.columns)))
+    columns = max(1, block // (32 * warps))
+    tile = max(4, min(choice.tile // columns, power_of_2(states)))
+    count = -(-states // tile)
+    tiles = count * (4 if backward else gates)
+    kept = min(tiles, choice.kept // (tile * columns))
+    cached = max(0, 1024 * choice.cached - 4 * states * size) // (4 * tile * size)
+    return {
+        "R": choice.rows if columns == 1 or choice.columns > 1 else 1,
+        "KB": tile,
+        "NB": count,
+        "KS": -(-states // 4) * 4,
+        "KEPT": kept,
+        "L1": min(cached, tiles - kept),
+        "num_warps": warps,
+    }
+
+
+def power_of_2(number: int) -> int:
+    """The next power of two.
+
+    Example:
+        >>> power_of_2(100), power_of_2(128)
+        (128, 128)
+    """
+    return 1 << (number - 1).bit_length()
