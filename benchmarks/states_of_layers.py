@@ -17,7 +17,6 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ import triton
 
 from sttau.bench import Shape, _captured, _Ours, _Plain, time_alternately
 from sttau.engine import Noise, using
+from sttau.engine.recurrence import triton as engine
 from sttau.engine.recurrence import triton_plan
 from sttau.engine.recurrence.triton_plan import Tiles
 from sttau.version import __version__
@@ -38,17 +38,20 @@ VARIED = (32, 64, 128)
 #: Plans for both passes, whatever the number of rows: rows, tile, kept registers, cached KiB, columns of a thread.
 VARIANTS: dict[str, Tiles | None] = {
     "1 row, tile 16, kept 64": Tiles(1, 16, 64, 160),
-    "1 row, tile 16, nothing kept": Tiles(1, 16, 0, 192),
+    "1 row, tile 32, kept 64": Tiles(1, 32, 64, 160),
     "1 row, tile 32, kept 128": Tiles(1, 32, 128, 160),
-    "1 row, tile 8, kept 64": Tiles(1, 8, 64, 160),
-    "2 rows, tile 16, nothing kept": Tiles(2, 16, 0, 192),
+    "1 row, tile 32, nothing kept": Tiles(1, 32, 0, 208),
     "2 rows, tile 16, kept 64": Tiles(2, 16, 64, 160),
-    "2 rows, tile 8, kept 32": Tiles(2, 8, 32, 192),
-    "4 rows, tile 8, nothing kept": Tiles(4, 8, 0, 192),
-    "1 row, tile 16, nothing cached": Tiles(1, 16, 64, 0),
+    "2 rows, tile 32, kept 64": Tiles(2, 32, 64, 160),
+    "2 rows, tile 32, nothing kept": Tiles(2, 32, 0, 208),
+    "1 row, tile 32, kept 64, all cached": Tiles(1, 32, 64, 10_000),
+    "2 rows, tile 32, nothing kept, nothing cached": Tiles(2, 32, 0, 0),
     "unrolled": None,  # the kernels of up to 16 states, for up to 32
 }
 ROUNDS, ROUND_SECONDS = 5, 0.03
+
+Sizes = tuple[int, int, int, int]
+Work = tuple[Sizes, int, str | None]
 
 
 @contextmanager
@@ -68,12 +71,12 @@ def _plan(variant: str | None) -> Iterator[None]:
         triton_plan.RESIDENT_STATES, triton_plan.RESIDENT_VALUES = saved[1:]
 
 
-def _shape(sizes: tuple[int, int, int, int], states: int) -> Shape:
+def _shape(sizes: Sizes, states: int) -> Shape:
     batch, steps, features, hidden = sizes
     return Shape("lstm", batch, steps, features, hidden, states)
 
 
-def _compile(sizes: tuple[int, int, int, int], states: int, variant: str | None) -> list[dict[str, Any]]:
+def _compile(sizes: Sizes, states: int, variant: str | None) -> list[dict[str, Any]]:
     """Compile in a process of its own, and report what the kernels take."""
     torch.set_num_threads(1)
     from benchmarks.kernel_resources import compile_kernels
@@ -98,7 +101,7 @@ def _milliseconds(layer: Any, tiny: bool) -> dict[str, float]:
     return times
 
 
-def _error(sizes: tuple[int, int, int, int], states: int, tiny: bool, truth: dict[Any, Any]) -> float:
+def _error(sizes: Sizes, states: int, tiny: bool, truth: dict[Any, Any]) -> float:
     """The largest relative error of outputs and gradients on a small batch."""
     device = "cpu" if tiny else "cuda"
     shape = _shape((min(sizes[0], 6), min(sizes[1], 40), *sizes[2:]), states)
@@ -109,15 +112,19 @@ def _error(sizes: tuple[int, int, int, int], states: int, tiny: bool, truth: dic
         layer = ours.layer.to(dtype)
         noise = Noise.of(torch.arange(shape.batch, device=device), 1, seed=3)
         with using("triton" if dtype == torch.float32 else "reference"):
-            output = layer.features(ours.inputs.to(dtype), noise=noise, steps="all")
+            output = layer.features(ours.inputs.to(dtype), noise=noise, steps="last")
             output.sin().sum().backward()
         slopes = [p.grad for p in layer.parameters() if p.grad is not None]
         return [value.detach().double() for value in (output, *slopes)]
 
-    key = (sizes, states)
+    key, pieces = (sizes, states), engine._PIECE_VALUES
     if key not in truth:
         truth[key] = evaluate(torch.float64)
-    pairs = zip(evaluate(torch.float32), truth[key], strict=True)
+    try:
+        vars(engine)["_PIECE_VALUES"] = 1  # several pieces, as for long sequences: the same kernels
+        pairs = zip(evaluate(torch.float32), truth[key], strict=True)
+    finally:
+        vars(engine)["_PIECE_VALUES"] = pieces
     return max(float((a - b).abs().max() / (b.abs().max() + 1e-30)) for a, b in pairs)
 
 
@@ -142,18 +149,19 @@ class _Run:
 
     def write(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        print(json.dumps(row), flush=True)
+        if row["method"] != "compiled" or "failed" in row:
+            print(json.dumps(row), flush=True)
         if self.out is not None:
             with self.out.open("a") as file:
                 file.write(json.dumps({**row, **self.about}) + "\n")
 
-    def plain(self, sizes: tuple[int, int, int, int]) -> None:
+    def plain(self, sizes: Sizes) -> None:
         """Measure cuDNN's LSTM."""
         device = "cpu" if self.tiny else "cuda"
         work = lambda: _milliseconds(_Plain(_shape(sizes, 1), device, torch.float32), self.tiny)  # noqa: E731
         self.write({"shape": sizes, "method": "nn.LSTM", **_attempt(work)})
 
-    def ours(self, sizes: tuple[int, int, int, int], states: int, variant: str | None) -> None:
+    def ours(self, sizes: Sizes, states: int, variant: str | None) -> None:
         """Measure a layer, with a plan or with the table's."""
         if time.perf_counter() > self.end:
             self.write(
@@ -197,20 +205,38 @@ def _show(rows: list[dict[str, Any]]) -> None:
             print(f"  {name}: {ratios[0]:.2f}, {ratios[1]:.2f}; {GOALS[row['states']]} {met}")
 
 
+def _compiled(run: _Run, work: list[Work], workers: int, end: float) -> list[Work]:
+    """The part of the work whose kernels are compiled in time, by several processes; the rest is reported."""
+    done = []
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:  # terminated when left
+        waiting = [(each, pool.apply_async(_compile, each)) for each in work]
+        for each, result in waiting:
+            left = max(0.1, end - time.perf_counter())
+            found = _attempt(lambda result=result, left=left: {"kernels": result.get(left)})  # type: ignore[misc]
+            sizes, states, variant = each
+            row = {"shape": sizes, "method": "compiled", "states": states, "plan": variant or "table", **found}
+            run.write(row)
+            if (
+                variant is None or "kernels" in found
+            ):  # what the table says is compiled where it is launched, if need be
+                done.append(each)
+    return done
+
+
 def main() -> None:
     """Compile everything in parallel, then measure."""
     parser = argparse.ArgumentParser(description="Speed and accuracy of layers of 16 to 128 states.")
     parser.add_argument("--variants", action="store_true", help="also time other plans of the kernels")
     parser.add_argument("--out", type=Path, help="file to which JSON lines are appended")
     parser.add_argument("--seconds", type=float, default=190, help="time after which nothing more is measured")
+    parser.add_argument("--compiling", type=float, default=80, help="seconds after which compiling ends")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that compile; 0 for none")
     parser.add_argument("--tiny", action="store_true", help="small sizes in Triton's interpreter, without a GPU")
     options = parser.parse_args()
     began = time.perf_counter()
     run = _Run(options.out, options.tiny, options.seconds)
     shapes = ((2, 3, 3, 8), (3, 2, 1, 8)) if options.tiny else SHAPES
-    work: list[tuple[tuple[int, int, int, int], int, str | None]] = []
-    work += [(sizes, states, None) for sizes in shapes for states in STATES]
+    work: list[Work] = [(sizes, states, None) for sizes in shapes for states in STATES]
     if options.variants:
         work += [
             (sizes, states, name)
@@ -220,12 +246,7 @@ def main() -> None:
             if tiles is not None or states <= 32
         ]
     if options.workers and not options.tiny:
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(options.workers, mp_context=spawn) as pool:
-            compiled = [pool.submit(_compile, *each) for each in work]
-            for (sizes, states, variant), future in zip(work, compiled, strict=True):
-                found = _attempt(lambda future=future: {"kernels": future.result()})  # type: ignore[misc]
-                run.write({"shape": sizes, "method": "compiled", "states": states, "plan": variant or "table", **found})
+        work = _compiled(run, work, options.workers, began + options.compiling)
         print(f"compiled after {time.perf_counter() - began:.0f} s", flush=True)
     for sizes in shapes:
         run.plain(sizes)

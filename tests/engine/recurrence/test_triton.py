@@ -78,6 +78,19 @@ def test_many_states_are_those_of_the_reference(cell: Cell, states: int) -> None
     assert max(disagreement(Case(cell, "soft", states, 9, ragged=True), "triton").values()) < 1e-4
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("lstm", "soft", 19, 5, ragged=True, reverse=True, peephole=True, samples=2),
+        Case("gru", "hard", 19, 5, ragged=True, steps="last"),
+    ],
+    ids=str,
+)
+def test_states_read_in_loops_are_those_of_the_reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_plan, "TILED_STATES", 16)
+    assert max(disagreement(case, "triton").values()) < 1e-4
+
+
 def test_tokens_without_gradients_are_read_from_a_table_of_projected_vectors() -> None:
     table, tokens = torch.randn(4, 3), torch.randint(4, (2, 5))
     weights = Weights(

@@ -1,4 +1,4 @@
-"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_resident.py`` and ``triton_streamed.py``.
+"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_resident.py`` and three other files.
 
 Rows do not interact, so a program owns one, or several, there is no synchronization between programs, and one launch
 does many steps. Time is processed in pieces, so that the wide buffers (projected input, gradients of the gates) never
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from sttau.engine.launch import launch
 from sttau.engine.noise.triton import write_gumbel
-from sttau.engine.recurrence import triton_plan, triton_resident, triton_streamed
+from sttau.engine.recurrence import triton_plan, triton_resident, triton_streamed, triton_tiled
 from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
 from sttau.engine.recurrence.triton_steps import Steps
 
@@ -30,31 +30,44 @@ _PIECES = 3  # pieces of time per sequence; 2 where the kernel projects
 _PIECE_VALUES = 1 << 19  # fewest values of one gate in a piece
 _FORWARD_VALUES = 1 << 24  # the same where no backward pass will follow
 
+_FORWARD: dict[str, Any] = {
+    "resident": triton_resident.forward_resident,
+    "tiled": triton_tiled.forward_tiled,
+    "streamed": triton_streamed.forward_streamed,
+}
+_BACKWARD: dict[str, Any] = {
+    "resident": triton_resident.backward_resident,
+    "tiled": triton_tiled.backward_tiled,
+    "streamed": triton_streamed.backward_streamed,
+}
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Compile-time values of a kernel, and whether the weights, ``blocks`` of (k, d), stay in registers."""
+def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Compile-time values of a kernel, and its kind; ``blocks`` of (k, d) are read at every step."""
     k, d = problem.states.shape
-    resident = triton_plan.resident(k, d, blocks)
-    features = problem.x.shape[-1]
+    kind = triton_plan.kind(k, d, blocks)
+    features, gru, backward = problem.x.shape[-1], problem.cell == "gru", "QUIET" not in more
     options: dict[str, Any] = {
         "d": d,
         "K": k,
         "D": triton_plan.power_of_2(d),
-        "GRU": problem.cell == "gru",
+        "GRU": gru,
         "HARD": problem.mode == "hard",
         "REVERSE": problem.reverse,
         "READ": ("none", "last", "all").index(problem.read),
         "PEEPHOLE": problem.peephole is not None,
     } | more
-    if not resident:
-        options.pop("CARRY", None)  # streamed kernels always add to what is there
-        gates = 3 if problem.cell == "gru" else 4
-        return options | triton_plan.streamed(k, d, problem.rows, gates, backward="QUIET" not in more), False
+    if kind == "tiled":
+        options.pop("CARRY", None)  # they always add to what is there
+        return options | triton_plan.tiled(k, d, problem.rows, 3 if gru else 4, backward=backward), kind
+    options["F"] = 0
+    if kind == "streamed":
+        return options | triton_plan.streamed(k, d, backward=backward), kind
     options["F"] = features if problem.index is None and features <= _RESIDENT_FEATURES else 0
     options["num_warps"] = triton_plan.resident_warps(k, d, problem.rows)
-    return options, True
+    return options, kind
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
@@ -100,11 +113,11 @@ def forward(problem: Problem, keep: bool) -> Results:
     soft = new(time if keep and problem.mode == "hard" else 0, rows, k)
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
-    options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
-    kernel = triton_resident.forward_resident if resident else triton_streamed.forward_streamed
+    options, kind = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
+    kernel = _FORWARD[kind]
     results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
-    by_steps = Steps(problem, results, options) if not resident and rows > triton_plan.MANY_ROWS else None
-    weights = [problem.input, problem.input_bias] if resident else [_across(problem.states)]
+    by_steps = Steps(problem, results, options) if kind != "resident" and rows > triton_plan.MANY_ROWS else None
+    weights = [_across(problem.states)] if kind == "tiled" else [problem.input, problem.input_bias]
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
         write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
     inside = bool(options.get("F"))
@@ -156,19 +169,20 @@ def backward(
     The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, the
     gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where there are few, the
     features. One matrix product of these coefficients with the ``wide`` buffer (gate gradients and u) then sums all
-    outer products over time.
+    outer products over time. With many states, the gradient of the logits comes last, the kernel writes nothing else,
+    and there are two products: of that with u, and of the others with the gates.
     """
     rows, (k, d) = problem.rows, problem.states.shape
     time, batch, features = problem.x.shape
     gru = problem.cell == "gru"
     width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # width of the gates, and the position of u after them
-    options, resident = _plan(problem, 6, {"CARRY": False})
-    inside = bool(options.get("F"))
+    options, kind = _plan(problem, 6, {"CARRY": False})
+    inside, tiled = bool(options.get("F")), kind == "tiled"
     pieces = _pieces(problem, time, inside)[::-1]
-    in_place = not resident or (not inside and rows == batch and problem.x.dtype == torch.float32)
-    kernel = triton_resident.backward_resident if resident else triton_streamed.backward_streamed
+    in_place = tiled or (not inside and rows == batch and problem.x.dtype == torch.float32)
+    kernel = _BACKWARD[kind]
     ragged = problem.lengths is not None
-    carry = ragged or not resident  # a row may have no step in the first piece
+    carry = ragged or kind != "resident"  # a row may have no step in the first piece
     if grad_output is None:
         options["READ"] = 0
     new, zeros = problem.states.new_empty, problem.states.new_zeros
@@ -185,7 +199,10 @@ def backward(
     grad_peephole = None if problem.peephole is None else fresh((rows, 3, d))
 
     buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
-    mixture = None if resident else _Mixture(problem, results.alpha)
+    ones, logits = (k, k + 2) if tiled else (2 * k, k)  # their positions among the coefficients
+    mixture = _Mixture(problem, results.alpha) if tiled else None
+    if mixture is not None:
+        mixture.write_coefficients(coefficients)
     for number, (begin, end) in enumerate(pieces):
         wide = buffer[: end - begin]
         flat = wide.view(-1, cell + d)
@@ -211,14 +228,19 @@ def backward(
         else:
             tensors = [mixture.across, problem.states, *shared]
             del integers[5]
-        if resident:
+        if not tiled:
             options["CARRY"] = carry or number > 0
         launch(kernel, triton.cdiv(rows, options.get("R", 1)), tensors, integers, options)
         carry_memory = grad_first
         if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
             wide.masked_fill_((step >= as_rows(problem.lengths, rows))[:, :, None], 0)
-        _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
+        left = coefficients[begin:end].view(-1, len(sums)).T
+        if tiled:  # the other two blocks are not needed
+            _multiply(sums[:logits, :cell], left[:logits], flat[:, :cell], number)
+            _multiply(sums[logits:, cell:], left[logits:], flat[:, cell:], number)
+        else:
+            _multiply(sums, left, flat, number)
         if not inside or needs.x:
             gate = flat[:, :width]
             if rows > batch:  # samples share their input
@@ -232,12 +254,12 @@ def backward(
     gradients = Gradients(
         x=grad_x,
         input=(sums[2 * k + 2 :, :width].T if inside else grad_input).to(problem.input.dtype),
-        input_bias=None if problem.input_bias is None else sums[2 * k, :width].to(problem.input_bias.dtype),
+        input_bias=None if problem.input_bias is None else sums[ones, :width].to(problem.input_bias.dtype),
         recurrent=sums[:k],
-        states=sums[k : 2 * k, cell:],
+        states=sums[logits : logits + k, cell:],
         temperature=grad_temperature,
         peephole=None if grad_peephole is None else grad_peephole.sum(0),
-        start=sums[2 * k + 1 : 2 * k + 2] if grad_start is None else grad_start,
+        start=sums[ones + 1 : ones + 2] if grad_start is None else grad_start,
         first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
     if weight is not None and k <= _THROUGH_WEIGHT and len(problem.start) == 1:
@@ -260,7 +282,7 @@ def _across(matrix: Tensor) -> Tensor:
 
 
 class _Mixture:
-    """What the gates of all steps read, for the streamed backward pass: α is known there, so it is a matrix product.
+    """What the gates of all steps read, for the tiled backward pass: α is known there, so it is a matrix product.
 
     Args:
         problem: Layer and input.
@@ -272,6 +294,21 @@ class _Mixture:
         self.gru = problem.cell == "gru"
         weights = torch.cat([problem.recurrent, problem.states], dim=1) if self.gru else problem.recurrent
         self.across, self.weights = _across(weights), weights
+
+    def write_coefficients(self, into: Tensor) -> None:
+        """Write all but the gradients of the logits; ``wide`` is zero where a row has no step."""
+        problem, k, (time, rows, _) = self.problem, len(self.problem.states), into.shape
+        into[:, :, k] = 1
+        into[:, :, k + 1] = 0
+        if problem.reverse:
+            into[:-1, :, :k], into[-1, :, :k] = self.alpha[1:], 0
+        else:
+            into[1:, :, :k], into[0, :, :k] = self.alpha[:-1], 0
+        if problem.reverse and problem.lengths is not None:
+            last = as_rows(problem.lengths, rows) - 1
+            into[last.clamp(min=0), torch.arange(rows, device=last.device), k + 1] = (last >= 0).to(into.dtype)
+        else:
+            into[time - 1 if problem.reverse else 0, :, k + 1] = 1
 
     def write(self, wide: Tensor, source: Tensor, begin: int) -> None:
         """Write x W_xᵀ + b + α U into the blocks of ``wide``; for a GRU, U_n α and Sᵀα have blocks of their own."""

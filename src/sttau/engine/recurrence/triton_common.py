@@ -217,3 +217,21 @@ def load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr,
         else:
             b = b + (tl.load(bias + g * d + columns, mask=on, other=0.0).to(tl.float32),)
     return W, b
+
+
+@triton.jit
+def choose_states(
+    here, soft, inverse, state, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr
+):
+    """α from logits, in place; ``inverse`` is 1 / τ."""
+    l = tl.load(here + state, mask=state < K, other=float("-inf")) * inverse
+    top = tl.max(l, 0)
+    e = tl.exp(l - top)
+    a = e / tl.sum(e, 0)
+    if HARD:
+        if KEEP:
+            tl.store(soft + state, a, mask=state < K)
+        winner = tl.min(tl.where(l == top, state, KP), 0)
+        a = (state == winner).to(tl.float32)
+    tl.debug_barrier()  # all have read what is overwritten
+    tl.store(here + state, a, mask=state < K)

@@ -11,23 +11,14 @@ from torch import Tensor
 
 from sttau.engine.launch import launch
 from sttau.engine.recurrence.problem import Problem, Results
-from sttau.engine.recurrence.triton_common import ANY_ADDRESS, ANY_INTEGER, gates, load_gates, valid_steps
-
-
-@triton.jit
-def _choose(here, soft, inverse, state, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr):
-    """α from logits, in place; ``inverse`` is 1 / τ."""
-    l = tl.load(here + state, mask=state < K, other=float("-inf")) * inverse
-    top = tl.max(l, 0)
-    e = tl.exp(l - top)
-    a = e / tl.sum(e, 0)
-    if HARD:
-        if KEEP:
-            tl.store(soft + state, a, mask=state < K)
-        winner = tl.min(tl.where(l == top, state, KP), 0)
-        a = (state == winner).to(tl.float32)
-    tl.debug_barrier()  # all have read what is overwritten
-    tl.store(here + state, a, mask=state < K)
+from sttau.engine.recurrence.triton_common import (
+    ANY_ADDRESS,
+    ANY_INTEGER,
+    choose_states,
+    gates,
+    load_gates,
+    valid_steps,
+)
 
 
 @triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
@@ -85,7 +76,7 @@ def states_of_step(
 ):  # fmt: skip
     """α of step t from its perturbed logits, in place."""
     place = (tl.cast(t, tl.int64) * rows + tl.program_id(0)) * K
-    _choose(alpha + place, soft + place, 1 / tl.load(temperature), tl.arange(0, KP), K, KP, HARD, KEEP)
+    choose_states(alpha + place, soft + place, 1 / tl.load(temperature), tl.arange(0, KP), K, KP, HARD, KEEP)
 
 
 class Steps:

@@ -1,4 +1,4 @@
-"""Device functions of the streamed kernels: what several rows of a program read, and products by tiles of matrices."""
+"""Device functions of the tiled kernels: what several rows of a program read, and products by tiles of matrices."""
 
 from __future__ import annotations
 
