@@ -25,6 +25,8 @@ def test_values_and_gradients_are_those_of_the_reference(case: Case) -> None:
         Case("lstm", "soft", 3, 5, time=11, reverse=True, features=1, steps="last"),
         Case("gru", "hard", 3, 5, time=11, ragged=True, reverse=True, samples=2),
         Case("gru", "soft", 17, 5, time=11, ragged=True, tokens=True),
+        Case("lstm", "soft", 17, 5, time=2),
+        Case("gru", "soft", 17, 5, time=1, reverse=True),
     ],
     ids=str,
 )

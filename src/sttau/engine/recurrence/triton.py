@@ -322,12 +322,14 @@ class _Mixture:
             wide.view(steps, -1, source.shape[1], wide.shape[2])[..., :width] = x[:, None]
         move = -1 if problem.reverse else 1
         low, high = max(begin, move), min(begin + steps, len(self.alpha) + min(move, 0))  # steps that have one before
-        into = wide[low - begin : high - begin].view(max(high - low, 0) * rows, -1)
-        before = self.alpha[low - move : high - move].view(len(into), -1)
-        into[:, :split].addmm_(before, self.weights[:, :split])
         if self.gru:
             wide[:, :, 3 * d : 5 * d] = 0
-            torch.mm(before, self.weights[:, split:], out=into[:, 3 * d : 5 * d])
+        if low < high:
+            into = wide[low - begin : high - begin].view((high - low) * rows, -1)
+            before = self.alpha[low - move : high - move].view(len(into), -1)
+            into[:, :split].addmm_(before, self.weights[:, :split])
+            if self.gru:
+                torch.mm(before, self.weights[:, split:], out=into[:, 3 * d : 5 * d])
 
 
 def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight: Tensor) -> Gradients:

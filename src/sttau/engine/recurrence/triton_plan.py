@@ -98,7 +98,8 @@ def tiled(states: int, size: int, rows: int, gates: int, *, backward: bool) -> d
     tiles = count * (4 if backward else gates)
     registers = max(0, min(choice.kept, _REGISTERS // (32 * warps) - _OTHERS))
     kept = min(tiles, registers // (tile * columns))
-    cached = max(0, 1024 * choice.cached - 4 * states * size) // (4 * tile * size)
+    of_states = 8 if gates == 3 and not backward else 4  # a GRU reads S twice
+    cached = max(0, 1024 * choice.cached - of_states * states * size) // (4 * tile * size)
     return {
         "R": choice.rows if columns == 1 or choice.columns > 1 else 1,
         "KB": tile,
