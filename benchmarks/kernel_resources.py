@@ -4,7 +4,7 @@
 
 Arguments are a shape (batch, time, features, hidden size) and numbers of states. The engine runs on tensors on the CPU
 whose values mean nothing; where it would launch a kernel, that kernel is compiled, with the same arguments. Compiled
-kernels stay in Triton's cache, where a process with a GPU finds them.
+kernels stay in Triton's cache, where a process with a GPU finds them. The exit status says whether all fit.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Resources(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is spilled, but for a few addresses, and the shared memory exists."""
-        return self.spilled <= 32 and self.shared <= SHARED_MEMORY
+        """Whether nothing is spilled, but for a few values, and the shared memory exists."""
+        return self.spilled <= 64 and self.shared <= SHARED_MEMORY
 
 
 class _Target:
@@ -108,14 +108,17 @@ def _usage(cubin: bytes) -> tuple[int, int]:
     return int(registers[1]) if registers else -1, int(stack[1]) if stack else -1
 
 
-def main(shape: str, states: Sequence[str]) -> None:
-    """Compile and print."""
+def main(shape: str, states: Sequence[str]) -> bool:
+    """Compile and print; return whether all fit."""
+    fit = True
     batch, time, features, hidden = map(int, shape.split(","))
     for k in map(int, states):
         for r in compile_kernels(Shape("lstm", batch, time, features, hidden, k)):
+            fit &= r.fits
             size = f"{r.registers} registers, {r.spilled} B spilled, {r.shared} B shared"
             print(f"k{k} {r.kernel} {r.options}: {r.programs} programs, {size}", flush=True)
+    return fit
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    sys.exit(not main(sys.argv[1], sys.argv[2:]))

@@ -44,7 +44,7 @@ VARIANTS: dict[str, Tiles | None] = {
     "1 row, tile 16, 4 warps": Tiles(1, 32, 0, 208, 2),
     "2 rows, tile 16, kept 64": Tiles(2, 16, 64, 192),
     "2 rows, tile 32, kept 64": Tiles(2, 32, 64, 160),
-    "2 rows, tile 32, nothing kept": Tiles(2, 32, 0, 208),
+    "2 rows, tile 32, nothing kept": Tiles(2, 32, 0, 232),
     "1 row, tile 32, kept 64, all cached": Tiles(1, 32, 64, 10_000),
     "unrolled": None,  # the kernels of up to 16 states, for up to 32
 }

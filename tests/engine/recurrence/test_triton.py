@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -9,6 +14,8 @@ from sttau.engine import Cell, Noise, Weights, run
 from sttau.engine.recurrence import triton_plan
 from tests.engine.agreement import Case, disagreement, small_cases
 
+ROOT = Path(__file__).parents[3]
+triton = pytest.importorskip("triton", reason="needs Triton")
 triton_engine = pytest.importorskip("sttau.engine.recurrence.triton", reason="needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the kernels are compiled: see tests/gpu")
 
@@ -116,3 +123,14 @@ def test_bfloat16_is_only_storage() -> None:
     reference = run("lstm", x, weights, noise=noise, engine="reference")
     assert ours.output.dtype == ours.transitions.dtype == torch.bfloat16
     torch.testing.assert_close(ours.output.float(), reference.output.float(), rtol=0.05, atol=0.05)
+
+
+def test_kernels_of_many_states_compile_for_a_gpu_that_is_not_there() -> None:
+    if not (Path(triton.__file__).parent / "backends/nvidia/bin/ptxas").exists():
+        pytest.skip("needs the assembler that Triton brings")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "benchmarks.kernel_resources", "8,500,256,256", "33"]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "forward_tiled" in shown.stdout
+    assert "backward_tiled" in shown.stdout
