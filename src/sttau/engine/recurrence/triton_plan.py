@@ -30,10 +30,10 @@ class Tiles(NamedTuple):
 
 #: By pass and whether a program needs several rows, for up to so many states.
 TABLE: dict[tuple[str, bool], tuple[tuple[int, Tiles], ...]] = {
-    ("forward", False): ((32, Tiles(1, 32, 128, 192)), (1024, Tiles(1, 16, 64, 192))),
-    ("forward", True): ((32, Tiles(2, 32, 128, 192)), (1024, Tiles(2, 32, 0, 192))),
-    ("backward", False): ((32, Tiles(1, 32, 128, 192)), (1024, Tiles(1, 32, 64, 192))),
-    ("backward", True): ((32, Tiles(2, 16, 64, 192)), (1024, Tiles(2, 32, 0, 192))),
+    ("forward", False): ((32, Tiles(1, 32, 128, 192)), (128, Tiles(1, 16, 64, 192))),
+    ("forward", True): ((32, Tiles(2, 32, 128, 192)), (128, Tiles(2, 16, 64, 192))),
+    ("backward", False): ((32, Tiles(1, 32, 128, 192)), (128, Tiles(1, 32, 64, 192))),
+    ("backward", True): ((32, Tiles(2, 16, 64, 192)), (128, Tiles(2, 32, 0, 192))),
 }
 
 
