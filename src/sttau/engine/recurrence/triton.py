@@ -262,7 +262,7 @@ def backward(
         start=sums[ones + 1 : ones + 2] if grad_start is None else grad_start,
         first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
-    if weight is not None and k <= _THROUGH_WEIGHT and len(problem.start) == 1:
+    if weight is not None and not tiled and k <= _THROUGH_WEIGHT and len(problem.start) == 1:
         return _through_weight(gradients, sums, problem, weight)
     recurrent, start, states = gradients.recurrent, gradients.start, gradients.states
     if gru:  # gates and u are at other positions there
