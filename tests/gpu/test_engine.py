@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sttau import STTauGRU, STTauLSTM
-from sttau.engine import Noise, Weights, run, using
+from sttau.engine import Cell, Noise, Weights, run, using
 from sttau.engine.noise.reference import uniform
 from tests.engine.agreement import Case, disagreement, large_cases, small_cases
 
@@ -29,7 +29,21 @@ def test_working_through_time_in_pieces_changes_nothing(case: Case, monkeypatch:
 
 @pytest.mark.parametrize("case", [case for case in large_cases() if case.states > 16], ids=str)
 def test_many_rows_step_by_step_are_those_of_the_reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sttau.engine.recurrence.triton._MANY_ROWS", 1)
+    monkeypatch.setattr("sttau.engine.recurrence.triton_plan.MANY_ROWS", 1)
+    assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("cell", "states", "batch"),
+    [("lstm", 17, 5), ("lstm", 64, 300), ("lstm", 128, 5), ("gru", 33, 300), ("gru", 100, 5)],
+)
+def test_many_states_are_those_of_the_reference(cell: Cell, states: int, batch: int) -> None:
+    case = Case(cell, "soft", states, 128, time=21, batch=batch, ragged=True, steps="last")
+    assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
+
+
+def test_more_states_than_are_unrolled_are_those_of_the_reference() -> None:
+    case = Case("lstm", "soft", 150, 64, time=21, batch=5, ragged=True)
     assert max(disagreement(case, "triton", device="cuda").values()) < 1e-4
 
 

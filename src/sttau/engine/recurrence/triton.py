@@ -1,4 +1,4 @@
-"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_resident.py`` and ``triton_streamed.py``.
+"""The factored recurrence on a GPU, in Triton; the kernels are in ``triton_resident.py`` and three other files.
 
 Rows do not interact, so a program owns one, or several, there is no synchronization between programs, and one launch
 does many steps. Time is processed in pieces, so that the wide buffers (projected input, gradients of the gates) never
@@ -16,60 +16,58 @@ from typing import Any, TypeVar, cast
 import torch
 import triton
 from torch import Tensor
+from torch.nn import functional as F
 
 from sttau.engine.launch import launch
 from sttau.engine.noise.triton import write_gumbel
-from sttau.engine.recurrence import triton_resident, triton_streamed
+from sttau.engine.recurrence import triton_plan, triton_resident, triton_streamed, triton_tiled
 from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results, as_rows, linear, through_weight
+from sttau.engine.recurrence.triton_steps import Steps
 
-_RESIDENT_STATES = 16  # more states than this are not unrolled
-_RESIDENT_VALUES = 40_000  # of U, S and W_x, in the registers of one program
 _RESIDENT_FEATURES = 2  # up to this many features are projected inside the kernel
+_THROUGH_WEIGHT = 16  # most states of the kernel through_weight
 _PIECES = 3  # pieces of time per sequence; 2 where the kernel projects
 _PIECE_VALUES = 1 << 19  # fewest values of one gate in a piece
 _FORWARD_VALUES = 1 << 24  # the same where no backward pass will follow
-_MANY_ROWS = 512  # rows that hide each other's latency
-_LOADS = 64  # loads of U and S that a thread issues at once, where they are not resident
+
+_FORWARD: dict[str, Any] = {
+    "resident": triton_resident.forward_resident,
+    "tiled": triton_tiled.forward_tiled,
+    "streamed": triton_streamed.forward_streamed,
+}
+_BACKWARD: dict[str, Any] = {
+    "resident": triton_resident.backward_resident,
+    "tiled": triton_tiled.backward_tiled,
+    "streamed": triton_streamed.backward_streamed,
+}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Compile-time values of a kernel, and whether the weights, ``blocks`` of (k, d), stay in registers."""
+def _plan(problem: Problem, blocks: int, more: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Compile-time values of a kernel, and its kind; ``blocks`` of (k, d) are read at every step."""
     k, d = problem.states.shape
-    block = triton.next_power_of_2(d)
-    resident = k <= _RESIDENT_STATES and k * block * blocks <= _RESIDENT_VALUES
-    features = problem.x.shape[-1]
+    kind = triton_plan.kind(k, d, blocks)
+    features, gru, backward = problem.x.shape[-1], problem.cell == "gru", "QUIET" not in more
     options: dict[str, Any] = {
         "d": d,
-        "F": features if resident and problem.index is None and features <= _RESIDENT_FEATURES else 0,
         "K": k,
-        "D": block,
-        "GRU": problem.cell == "gru",
+        "D": triton_plan.power_of_2(d),
+        "GRU": gru,
         "HARD": problem.mode == "hard",
         "REVERSE": problem.reverse,
         "READ": ("none", "last", "all").index(problem.read),
         "PEEPHOLE": problem.peephole is not None,
     } | more
-    if resident:  # many rows: one warp each, which exchanges nothing; few rows: more warps each
-        options["num_warps"] = max(1, min(16, block // (128 if problem.rows > _MANY_ROWS else 64)))
-    else:
-        options |= _plan_streamed(k, block, backward="CARRY" in more)
-    return options, resident
-
-
-def _plan_streamed(k: int, block: int, backward: bool) -> dict[str, Any]:
-    """N, KB and KP of the streamed kernels: a thread owns one column or a few."""
-    warps = max(1, min(16, block // 32))
-    columns = max(1, block // (32 * warps))
-    padded = triton.next_power_of_2(k)
-    tile = _LOADS // (4 if backward else 1)  # backward, one per gate
-    return {
-        "N": max(1, _LOADS // 4 // columns),
-        "KB": max(2, min(padded, tile // columns)),
-        "KP": padded,
-        "num_warps": warps,
-    }
+    if kind == "tiled":
+        options.pop("CARRY", None)  # they always add to what is there
+        return options | triton_plan.tiled(k, d, problem.rows, 3 if gru else 4, backward=backward), kind
+    options["F"] = 0
+    if kind == "streamed":
+        return options | triton_plan.streamed(k, d, backward=backward), kind
+    options["F"] = features if problem.index is None and features <= _RESIDENT_FEATURES else 0
+    options["num_warps"] = triton_plan.resident_warps(k, d, problem.rows)
+    return options, kind
 
 
 def _pieces(problem: Problem, time: int, inside: bool, keep: bool = True) -> list[tuple[int, int]]:
@@ -115,13 +113,14 @@ def forward(problem: Problem, keep: bool) -> Results:
     soft = new(time if keep and problem.mode == "hard" else 0, rows, k)
     memory = new(time if keep and problem.cell == "lstm" else 0, rows, d)
     last = new(rows if problem.cell == "lstm" else 0, d)
-    options, resident = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
-    kernel = triton_resident.forward_resident if resident else triton_streamed.forward_streamed
+    options, kind = _plan(problem, 5, {"QUIET": problem.mode == "deterministic", "KEEP": keep})
+    kernel = _FORWARD[kind]
     results = Results(alpha, output, last, soft, memory, projected=new(projected_shape(problem, keep)))
-    by_steps = _Steps(problem, results, options) if not resident and rows > _MANY_ROWS else None
+    by_steps = Steps(problem, results, options) if kind != "resident" and rows > triton_plan.MANY_ROWS else None
+    weights = [_across(problem.states)] if kind == "tiled" else [problem.input, problem.input_bias]
     if problem.seed is not None and problem.sequence is not None and problem.sample is not None:
         write_gumbel(alpha, problem.seed, problem.sequence, problem.sample, problem.first_step, problem.layer)
-    inside = bool(options["F"])
+    inside = bool(options.get("F"))
     table = None if problem.index is None else linear(problem.x, problem.input, problem.input_bias)
     pieces = [(0, time)] if inside else _pieces(problem, time, inside, keep)
     buffer = None
@@ -139,12 +138,12 @@ def forward(problem: Problem, keep: bool) -> Results:
         else:
             x, stride = problem.x, problem.x.stride(1)
         tensors = [
-            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
+            x, *weights, problem.recurrent, problem.states, problem.temperature,
             problem.peephole, problem.start, problem.first, problem.lengths, alpha, soft, output, memory, last,
         ]  # fmt: skip
         integers = [time, batch, rows, stride, _stride(problem.start), _stride(problem.first)]
         if by_steps is None:
-            launch(kernel, rows, tensors, [begin, end, *integers], options)
+            launch(kernel, triton.cdiv(rows, options.get("R", 1)), tensors, [begin, end, *integers], options)
         else:
             by_steps.run(x, range(begin, end), *integers)
     if problem.lengths is not None:  # nothing was computed beyond a row's length
@@ -153,44 +152,6 @@ def forward(problem: Problem, keep: bool) -> Results:
         if problem.read == "all":
             output.masked_fill_(beyond[:, :, None], 0)
     return results
-
-
-class _Steps:
-    """Many rows of many states: at every step one matrix product mixes U for all rows, another computes the logits.
-
-    Args:
-        problem: Layer and input.
-        results: Buffers to fill.
-        options: Compile-time values of the kernels.
-    """
-
-    def __init__(self, problem: Problem, results: Results, options: dict[str, Any]) -> None:
-        d, rows, new = problem.states.shape[1], problem.rows, problem.states.new_empty
-        self.problem, self.results, self.quiet = problem, results, options["QUIET"]
-        self.mixed, self.u = new(rows, problem.recurrent.shape[1]), new(rows, d)
-        self.old = new(rows, d) if options["GRU"] else None
-        names = ("d", "D", "GRU", "REVERSE", "READ", "PEEPHOLE", "KEEP")
-        self.gates = {name: options[name] for name in names} | {"num_warps": max(1, min(8, options["D"] // 128))}
-        self.choice = {name: options[name] for name in ("K", "KP", "HARD", "KEEP")} | {"num_warps": 1}
-
-    def run(self, x: Tensor, steps: range, *integers: int) -> None:
-        """Compute a piece of time from its projected input and the integer arguments that all kernels take."""
-        problem, (alpha, output, last, soft, memory, _) = self.problem, self.results
-        read = [x, self.mixed, self.old, problem.peephole, problem.start, problem.first, problem.lengths]
-        for t in reversed(steps) if problem.reverse else steps:
-            before = t + 1 if problem.reverse else t - 1
-            if 0 <= before < len(alpha):
-                torch.mm(alpha[before], problem.recurrent, out=self.mixed)
-                if self.old is not None:
-                    torch.mm(alpha[before], problem.states, out=self.old)
-            tensors = [*read, self.u, output, memory, last]
-            launch(triton_streamed.gates_of_step, problem.rows, tensors, [t, steps.start, *integers], self.gates)
-            if self.quiet:
-                torch.mm(self.u, problem.states.T, out=alpha[t])
-            else:
-                alpha[t].addmm_(self.u, problem.states.T)
-            tensors = [alpha, soft, problem.temperature]
-            launch(triton_streamed.states_of_step, problem.rows, tensors, [t, problem.rows], self.choice)
 
 
 @_on_device
@@ -208,38 +169,40 @@ def backward(
     The kernel writes, for every step, what the gates' gradients are to be multiplied with: α of the step before, the
     gradient of the logits, a one (for the bias), a one in the first step (for ``start``) and, where there are few, the
     features. One matrix product of these coefficients with the ``wide`` buffer (gate gradients and u) then sums all
-    outer products over time.
+    outer products over time. With many states, the gradient of the logits comes last, the kernel writes nothing else,
+    and there are two products: of that with u, and of the others with the gates.
     """
     rows, (k, d) = problem.rows, problem.states.shape
     time, batch, features = problem.x.shape
     gru = problem.cell == "gru"
     width, cell = (3 * d, 5 * d) if gru else (4 * d, 4 * d)  # width of the gates, and the position of u after them
-    options, resident = _plan(problem, 6, {"CARRY": False})
-    inside = bool(options["F"])
+    options, kind = _plan(problem, 6, {"CARRY": False})
+    inside, tiled = bool(options.get("F")), kind == "tiled"
     pieces = _pieces(problem, time, inside)[::-1]
-    in_place = not inside and rows == batch and problem.x.dtype == torch.float32
-    kernel = triton_resident.backward_resident if resident else triton_streamed.backward_streamed
+    in_place = tiled or (not inside and rows == batch and problem.x.dtype == torch.float32)
+    kernel = _BACKWARD[kind]
     ragged = problem.lengths is not None
-    if ragged or not resident:  # a row may have no step in the first piece
-        options["CARRY"] = True
+    carry = ragged or kind != "resident"  # a row may have no step in the first piece
     if grad_output is None:
         options["READ"] = 0
     new, zeros = problem.states.new_empty, problem.states.new_zeros
-    fresh = zeros if options["CARRY"] else new
-    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options["F"]))
+    fresh = zeros if carry else new
+    coefficients = (zeros if ragged else new)((time, rows, 2 * k + 2 + options.get("F", 0)))
     carry_alpha, grad_temperature = fresh((rows, k)), fresh(rows)
     grad_start = new(rows, width) if len(problem.start) > 1 else None
     grad_first = None
     if needs.first or (not gru and len(pieces) > 1):  # an LSTM's memory gradient passes from piece to piece here
         grad_first = fresh((rows, d)) if gru or grad_last is None else grad_last.clone()
-    carry_memory = (
-        grad_last if grad_first is None else grad_first if options["CARRY"] or grad_last is not None else None
-    )
+    carry_memory = grad_last if grad_first is None else grad_first if carry or grad_last is not None else None
     grad_x = torch.empty_like(problem.x) if needs.x else None
     grad_input, sums = new(0 if inside else width, features), new(coefficients.shape[2], cell + d)
     grad_peephole = None if problem.peephole is None else fresh((rows, 3, d))
 
     buffer = new(max(end - begin for begin, end in pieces), rows, cell + d)
+    ones, logits = (k, k + 2) if tiled else (2 * k, k)  # their positions among the coefficients
+    mixture = _Mixture(problem, results.alpha) if tiled else None
+    if mixture is not None:
+        mixture.write_coefficients(coefficients)
     for number, (begin, end) in enumerate(pieces):
         wide = buffer[: end - begin]
         flat = wide.view(-1, cell + d)
@@ -248,24 +211,36 @@ def backward(
         source = problem.x[begin:end]
         if inside:
             x = source
+        elif mixture is not None:
+            x = wide
+            mixture.write(wide, source, begin)
         elif in_place:  # a step's projected input is overwritten by its gradient
             x = wide
             _linear_into(flat[:, :width], source.view(-1, features), problem.input, problem.input_bias)
         else:
             x = linear(source, problem.input, problem.input_bias)
-        tensors = [
-            x, problem.input, problem.input_bias, problem.recurrent, problem.states, problem.temperature,
-            problem.peephole, problem.start, problem.first, problem.lengths, results.alpha, results.soft,
-            results.memory, grad_alpha, grad_output, wide, coefficients, carry_alpha, carry_memory, grad_temperature,
-            grad_peephole, grad_start, grad_first,
-        ]  # fmt: skip
+        shared = [problem.temperature, problem.peephole, problem.start, problem.first, problem.lengths]
+        shared += [results.alpha, results.soft, results.memory, grad_alpha, grad_output, wide, coefficients]
+        shared += [carry_alpha, carry_memory, grad_temperature, grad_peephole, grad_start, grad_first]
         integers = [begin, end, time, batch, rows, x.stride(1), _stride(problem.start), _stride(problem.first)]
-        launch(kernel, rows, tensors, integers, options)
-        options["CARRY"], carry_memory = True, grad_first
+        if mixture is None:
+            tensors = [x, problem.input, problem.input_bias, problem.recurrent, problem.states, *shared]
+        else:
+            tensors = [mixture.across, problem.states, *shared]
+            del integers[5]
+        if not tiled:
+            options["CARRY"] = carry or number > 0
+        launch(kernel, triton.cdiv(rows, options.get("R", 1)), tensors, integers, options)
+        carry_memory = grad_first
         if problem.lengths is not None and in_place:  # the projected input beyond a row's length is no gradient
             step = torch.arange(begin, end, device=wide.device)[:, None]
-            wide.masked_fill_((step >= problem.lengths)[:, :, None], 0)
-        _multiply(sums, coefficients[begin:end].view(-1, len(sums)).T, flat, number)
+            wide.masked_fill_((step >= as_rows(problem.lengths, rows))[:, :, None], 0)
+        left = coefficients[begin:end].view(-1, len(sums)).T
+        if tiled:  # the other two blocks are not needed
+            _multiply(sums[:logits, :cell], left[:logits], flat[:, :cell], number)
+            _multiply(sums[logits:, cell:], left[logits:], flat[:, cell:], number)
+        else:
+            _multiply(sums, left, flat, number)
         if not inside or needs.x:
             gate = flat[:, :width]
             if rows > batch:  # samples share their input
@@ -279,15 +254,15 @@ def backward(
     gradients = Gradients(
         x=grad_x,
         input=(sums[2 * k + 2 :, :width].T if inside else grad_input).to(problem.input.dtype),
-        input_bias=None if problem.input_bias is None else sums[2 * k, :width].to(problem.input_bias.dtype),
+        input_bias=None if problem.input_bias is None else sums[ones, :width].to(problem.input_bias.dtype),
         recurrent=sums[:k],
-        states=sums[k : 2 * k, cell:],
+        states=sums[logits : logits + k, cell:],
         temperature=grad_temperature,
         peephole=None if grad_peephole is None else grad_peephole.sum(0),
-        start=sums[2 * k + 1 : 2 * k + 2] if grad_start is None else grad_start,
+        start=sums[ones + 1 : ones + 2] if grad_start is None else grad_start,
         first=_summed(grad_first, len(problem.first)) if needs.first else None,
     )
-    if weight is not None and k <= _RESIDENT_STATES and len(problem.start) == 1:
+    if weight is not None and not tiled and k <= _THROUGH_WEIGHT and len(problem.start) == 1:
         return _through_weight(gradients, sums, problem, weight)
     recurrent, start, states = gradients.recurrent, gradients.start, gradients.states
     if gru:  # gates and u are at other positions there
@@ -299,6 +274,62 @@ def backward(
         recurrent=recurrent[:, :width], states=states, start=start[:, :width], temperature=grad_temperature.sum()
     )
     return gradients if weight is None else through_weight(gradients, problem.states, weight)
+
+
+def _across(matrix: Tensor) -> Tensor:
+    """The transpose, with lines that begin at addresses divisible by 16."""
+    return F.pad(matrix.T, (0, -len(matrix) % 4)).contiguous()
+
+
+class _Mixture:
+    """What the gates of all steps read, for the tiled backward pass: α is known there, so it is a matrix product.
+
+    Args:
+        problem: Layer and input.
+        alpha: α of all steps, (time, rows, k).
+    """
+
+    def __init__(self, problem: Problem, alpha: Tensor) -> None:
+        self.problem, self.alpha, self.d = problem, alpha, problem.states.shape[1]
+        self.gru = problem.cell == "gru"
+        weights = torch.cat([problem.recurrent, problem.states], dim=1) if self.gru else problem.recurrent
+        self.across, self.weights = _across(weights), weights
+
+    def write_coefficients(self, into: Tensor) -> None:
+        """Write all but the gradients of the logits; ``wide`` is zero where a row has no step."""
+        problem, k, (time, rows, _) = self.problem, len(self.problem.states), into.shape
+        into[:, :, k] = 1
+        into[:, :, k + 1] = 0
+        if problem.reverse:
+            into[:-1, :, :k], into[-1, :, :k] = self.alpha[1:], 0
+        else:
+            into[1:, :, :k], into[0, :, :k] = self.alpha[:-1], 0
+        if problem.reverse and problem.lengths is not None:
+            last = as_rows(problem.lengths, rows) - 1
+            into[last.clamp(min=0), torch.arange(rows, device=last.device), k + 1] = (last >= 0).to(into.dtype)
+        else:
+            into[time - 1 if problem.reverse else 0, :, k + 1] = 1
+
+    def write(self, wide: Tensor, source: Tensor, begin: int) -> None:
+        """Write x W_xᵀ + b + α U into the blocks of ``wide``; for a GRU, U_n α and Sᵀα have blocks of their own."""
+        problem, d = self.problem, self.d
+        (steps, rows, _), width, split = wide.shape, len(problem.input), 2 * d if self.gru else 4 * d
+        if source.dtype == wide.dtype and rows == source.shape[1]:
+            flat = wide.view(steps * rows, -1)[:, :width]
+            _linear_into(flat, source.reshape(len(flat), -1), problem.input, problem.input_bias)
+        else:  # samples share their input
+            x = linear(source, problem.input, problem.input_bias)
+            wide.view(steps, -1, source.shape[1], wide.shape[2])[..., :width] = x[:, None]
+        move = -1 if problem.reverse else 1
+        low, high = max(begin, move), min(begin + steps, len(self.alpha) + min(move, 0))  # steps that have one before
+        if self.gru:
+            wide[:, :, 3 * d : 5 * d] = 0
+        if low < high:
+            into = wide[low - begin : high - begin].view((high - low) * rows, -1)
+            before = self.alpha[low - move : high - move].view(len(into), -1)
+            into[:, :split].addmm_(before, self.weights[:, :split])
+            if self.gru:
+                torch.mm(before, self.weights[:, split:], out=into[:, 3 * d : 5 * d])
 
 
 def _through_weight(gradients: Gradients, sums: Tensor, problem: Problem, weight: Tensor) -> Gradients:

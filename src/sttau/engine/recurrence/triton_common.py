@@ -28,12 +28,12 @@ def tanh(x):
 
 
 @triton.jit
-def _sum2(p, i: tl.constexpr):
+def sum2(p, i: tl.constexpr):
     return tl.split(tl.sum(tl.join(p[i], p[i + 1]), 0))
 
 
 @triton.jit
-def _sum4(p, i: tl.constexpr):
+def sum4(p, i: tl.constexpr):
     low, high = tl.split(tl.sum(tl.join(tl.join(p[i], p[i + 1]), tl.join(p[i + 2], p[i + 3])), 0))
     a, b = tl.split(low)
     c, d = tl.split(high)
@@ -68,9 +68,9 @@ def sum_vectors(p, K: tl.constexpr):
     if K % 8 > 4:
         sums = sums + _sum8(p, K // 8 * 8)
     elif K % 8 > 2:
-        sums = sums + _sum4(p, K // 8 * 8)
+        sums = sums + sum4(p, K // 8 * 8)
     elif K % 8 == 2:
-        sums = sums + _sum2(p, K // 8 * 8)
+        sums = sums + sum2(p, K // 8 * 8)
     elif K % 8 == 1:
         sums = sums + (tl.sum(p[K - 1], 0),)
     kept = ()
@@ -217,3 +217,21 @@ def load_projection(weight, bias, columns, on, G: tl.constexpr, d: tl.constexpr,
         else:
             b = b + (tl.load(bias + g * d + columns, mask=on, other=0.0).to(tl.float32),)
     return W, b
+
+
+@triton.jit
+def choose_states(
+    here, soft, inverse, state, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr
+):
+    """α from logits, in place; ``inverse`` is 1 / τ."""
+    l = tl.load(here + state, mask=state < K, other=float("-inf")) * inverse
+    top = tl.max(l, 0)
+    e = tl.exp(l - top)
+    a = e / tl.sum(e, 0)
+    if HARD:
+        if KEEP:
+            tl.store(soft + state, a, mask=state < K)
+        winner = tl.min(tl.where(l == top, state, KP), 0)
+        a = (state == winner).to(tl.float32)
+    tl.debug_barrier()  # all have read what is overwritten
+    tl.store(here + state, a, mask=state < K)

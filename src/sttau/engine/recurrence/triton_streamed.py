@@ -12,6 +12,7 @@ from sttau.engine.recurrence.triton_common import (
     ANY_ADDRESS,
     ANY_GRADIENT,
     ANY_INTEGER,
+    choose_states,
     gates,
     load_gates,
     tanh,
@@ -41,22 +42,6 @@ def _mix_streamed(
                 mixed = mixed + (total[g] + weight * values[i * G + g],)
             total = mixed
     return total
-
-
-@triton.jit
-def _choose(here, soft, inverse, state, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr):
-    """α from logits, in place; ``inverse`` is 1 / τ."""
-    l = tl.load(here + state, mask=state < K, other=float("-inf")) * inverse
-    top = tl.max(l, 0)
-    e = tl.exp(l - top)
-    a = e / tl.sum(e, 0)
-    if HARD:
-        if KEEP:
-            tl.store(soft + state, a, mask=state < K)
-        winner = tl.min(tl.where(l == top, state, KP), 0)
-        a = (state == winner).to(tl.float32)
-    tl.debug_barrier()  # all have read what is overwritten
-    tl.store(here + state, a, mask=state < K)
 
 
 @triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
@@ -122,7 +107,7 @@ def forward_streamed(
                     l += tl.load(here + j, mask=j < K, other=0.0)
                 tl.store(here + j, l, mask=j < K)
             tl.debug_barrier()  # what some threads wrote, others read
-            _choose(here, soft + place * K, inverse, state, K, KP, HARD, KEEP)
+            choose_states(here, soft + place * K, inverse, state, K, KP, HARD, KEEP)
             if READ == 2:
                 tl.store(output + place * d + columns, u.to(output.dtype.element_ty), mask=on)
             elif READ == 1:
@@ -132,67 +117,6 @@ def forward_streamed(
             t += move
         if not GRU:
             tl.store(last + row * d + columns, c, mask=on)
-
-
-# -- many rows of many states: matrix products, and between them these two -------------------------------------------
-
-
-@triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_ADDRESS)
-def gates_of_step(
-    x, h, old, peephole, start, first, lengths, u, output, memory, last,
-    t, t0, time, B, rows, x_stride, start_stride, first_stride,
-    d: tl.constexpr, D: tl.constexpr, GRU: tl.constexpr, REVERSE: tl.constexpr, READ: tl.constexpr,
-    PEEPHOLE: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    """u of step t, from h = Uᵀ α_{t-1}, (rows, G · d), and ``old``, Sᵀ α_{t-1} for a GRU."""
-    G: tl.constexpr = 3 if GRU else 4
-    row = tl.program_id(0).to(tl.int64)
-    sequence = row % B
-    t = tl.cast(t, tl.int64)
-    length = valid_steps(lengths, sequence, time)
-    if t < length:
-        columns = tl.arange(0, D)
-        on = columns < d
-        begins = (t == length - 1) if REVERSE else (t == 0)
-        peep = ()
-        if PEEPHOLE:
-            peep = load_gates(peephole, columns, on, 3, d)
-        xs = load_gates(x + ((t - t0) * B + sequence) * x_stride, columns, on, G, d)
-        c = tl.zeros([D], tl.float32)
-        previous = tl.zeros([D], tl.float32)
-        if begins:
-            own = load_gates(start + row * start_stride, columns, on, G, d)
-            given = tl.load(first + row * first_stride + columns, mask=on, other=0.0)
-            if GRU:
-                previous = given
-            else:
-                c = given
-        else:
-            own = load_gates(h + row * G * d, columns, on, G, d)
-            if GRU:
-                previous = tl.load(old + row * d + columns, mask=on, other=0.0)
-            else:
-                c = tl.load(last + row * d + columns, mask=on, other=0.0)
-        new, c = gates(xs, own, c, previous, peep, GRU, PEEPHOLE)
-        tl.store(u + row * d + columns, new, mask=on)
-        if not GRU:
-            tl.store(last + row * d + columns, c, mask=on)
-            if KEEP:
-                tl.store(memory + (t * rows + row) * d + columns, c, mask=on)
-        if READ == 2:
-            tl.store(output + (t * rows + row) * d + columns, new.to(output.dtype.element_ty), mask=on)
-        elif READ == 1:
-            if (t == 0) if REVERSE else (t == length - 1):
-                tl.store(output + row * d + columns, new.to(output.dtype.element_ty), mask=on)
-
-
-@triton.jit(do_not_specialize=["t", "rows"], do_not_specialize_on_alignment=["alpha", "soft", "temperature"])
-def states_of_step(
-    alpha, soft, temperature, t, rows, K: tl.constexpr, KP: tl.constexpr, HARD: tl.constexpr, KEEP: tl.constexpr
-):  # fmt: skip
-    """α of step t from its perturbed logits, in place."""
-    place = (tl.cast(t, tl.int64) * rows + tl.program_id(0)) * K
-    _choose(alpha + place, soft + place, 1 / tl.load(temperature), tl.arange(0, KP), K, KP, HARD, KEEP)
 
 
 @triton.jit(do_not_specialize=ANY_INTEGER, do_not_specialize_on_alignment=ANY_GRADIENT)
