@@ -16,6 +16,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from sttau.seeds import seed_generators
+
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: its kernels then run on a CPU
 
@@ -81,4 +83,4 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    torch.manual_seed(0)
+    seed_generators(0)
