@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 # Before NumPy, SciPy and PyTorch are loaded: each process of pytest and each that a test starts has one thread, since
@@ -59,6 +61,17 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what the first pr
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "interpreter: runs Triton kernels on a CPU; not in `make quicktest`")
     config.addinivalue_line("markers", "slow: trains networks, starts processes or reads whole data sets; likewise")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is there after the collection, thousands of tests and modules, out of later searches for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
