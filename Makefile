@@ -15,6 +15,9 @@ ifneq ($(STTAU_DATA),)
 export STTAU_DATA
 endif
 
+# The tests start many processes. Bytecode is kept for them, even where the environment says that Python shall write none.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
