@@ -83,6 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()  # at the end, extension modules look for what was not collected
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["STTAU_CACHE"], ignore_errors=True)
 
