@@ -24,7 +24,11 @@ help:  ## show this list
 quickstart: $(READY)  ## set up, train, and write quickstart/report.html (about two minutes the first time)
 	@$(BIN)/sttau quickstart --out quickstart
 
-test: lint tests  ## set up and run everything CI runs: linters, types, import order, tests, doctests
+# Tests wait for processes and servers; in that time the linters run. What they say stands below the tests.
+test: $(READY)  ## set up and run everything CI runs: linters, types, import order, tests, doctests
+	@log=$$(mktemp); nice $(MAKE) --no-print-directory lint >"$$log" 2>&1 & lint=$$!; \
+	$(MAKE) --no-print-directory tests; failed=$$?; \
+	wait $$lint || failed=1; cat "$$log"; rm -f "$$log"; exit $$failed
 
 lint: $(READY)
 	@$(BIN)/ruff check .
