@@ -15,13 +15,20 @@ ifneq ($(STTAU_DATA),)
 export STTAU_DATA
 endif
 
+# The tests start many processes. Bytecode is kept for them, even where the environment says that Python shall write none.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 quickstart: $(READY)  ## set up, train, and write quickstart/report.html (about two minutes the first time)
 	@$(BIN)/sttau quickstart --out quickstart
 
-test: lint tests  ## set up and run everything CI runs: linters, types, import order, tests, doctests
+# Tests wait for processes and servers; in that time the linters run. What they say stands below the tests.
+test: $(READY)  ## set up and run everything CI runs: linters, types, import order, tests, doctests
+	@log=$$(mktemp); nice $(MAKE) --no-print-directory lint >"$$log" 2>&1 & lint=$$!; \
+	$(MAKE) --no-print-directory tests; failed=$$?; \
+	wait $$lint || failed=1; cat "$$log"; rm -f "$$log"; exit $$failed
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 # Before NumPy, SciPy and PyTorch are loaded: each process of pytest and each that a test starts has one thread, since
@@ -15,6 +17,8 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import pytest
 import torch
 from hypothesis import settings
+
+from sttau.seeds import seed_generators
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: its kernels then run on a CPU
@@ -59,6 +63,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: trains networks, starts processes or reads whole data sets; likewise")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is there after the collection, thousands of tests and modules, out of later searches for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(fnmatchcase(item.nodeid, f"{pattern}*") for pattern in _INTERPRETER):
@@ -68,6 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()  # at the end, extension modules look for what was not collected
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["STTAU_CACHE"], ignore_errors=True)
 
@@ -81,4 +97,4 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    torch.manual_seed(0)
+    seed_generators(0)

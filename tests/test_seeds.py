@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from sttau.seeds import derive_seed
+import pytest
+import torch
+
+from sttau import seeds
+from sttau.seeds import derive_seed, seed_generators
 
 
 def test_a_derived_seed_depends_on_the_seed_and_on_every_part_of_its_purpose() -> None:
@@ -8,3 +12,20 @@ def test_a_derived_seed_depends_on_the_seed_and_on_every_part_of_its_purpose() -
     assert len(seeds) == 150
     assert derive_seed(3, "update", 7) == derive_seed(3, "update", 7)
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_generators_are_seeded_as_pytorch_seeds_them(accelerator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds, "_has_accelerator", lambda: accelerator)
+    torch.manual_seed(2**62 + 3)
+    expected = torch.rand(5)
+    seed_generators(2**62 + 3)
+    assert torch.equal(torch.rand(5), expected)
+
+
+def test_generators_of_all_devices_are_seeded_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeded: list[int] = []
+    monkeypatch.setattr(seeds, "_has_accelerator", lambda: True)
+    monkeypatch.setattr(torch, "manual_seed", seeded.append)
+    seed_generators(4)
+    assert seeded == [4]

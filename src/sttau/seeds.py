@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
@@ -14,3 +15,30 @@ def derive_seed(seed: int, *purpose: str | int) -> int:
     """
     text = "/".join(map(str, (seed, *purpose)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def seed_generators(seed: int) -> None:
+    """Seed PyTorch's own generators, those of all devices, as :func:`torch.manual_seed` does.
+
+    For each kind of device that is not in use, that formats the whole call stack, which takes as long as an update of a
+    small network. Where there is no device but the CPU, its generator is seeded alone.
+
+    Example:
+        >>> import torch
+        >>> seed_generators(0)
+        >>> torch.initial_seed()
+        0
+    """
+    import torch
+
+    if _has_accelerator():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+@cache
+def _has_accelerator() -> bool:
+    import torch
+
+    return torch.accelerator.is_available()

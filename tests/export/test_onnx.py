@@ -84,7 +84,9 @@ def batch_of(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 def compare(model: Any, path: Path, mode: Any = None, samples: int = 3) -> float:
     """The largest difference between predict and onnxruntime, over all fields and two shapes of batches."""
-    session = onnxruntime.InferenceSession(to_onnx(model, path / "model.onnx", mode=mode))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # several wait for each other in a loop
+    session = onnxruntime.InferenceSession(to_onnx(model, path / "model.onnx", mode=mode), options)
     names = {one.name for one in session.get_inputs()} | {one.name for one in session.get_overridable_initializers()}
     largest = 0.0
     x, lengths = batch_of(model)

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -445,6 +446,23 @@ def in_chunks(x: Tensor, lengths: Tensor) -> list[Change]:
     return [Change(x, lengths, [0, 1, 2, 3, 4], size) for size in (1, 3, 20, 10**6)]
 
 
+@cache
+def _predicted(
+    name: str, mode: Any, per_step: bool, tokens: bool, dtype: torch.dtype
+) -> tuple[Any, Tensor, Tensor, Any]:
+    """A model, a batch, its lengths and its prediction, the same for all changes of the batch."""
+    torch.manual_seed(0)
+    make = (LAYERS | SAMPLED)[name.removeprefix("ensemble of ")]
+
+    def network() -> SequenceClassifier:
+        return SequenceClassifier(make(), 3, nn.Embedding(5, 2) if tokens else None)
+
+    model: Any = (DeepEnsemble.of(network, size=3) if name.startswith("ensemble") else network()).to(dtype)
+    x = torch.randint(5, (5, 6)) if tokens else torch.randn(5, 6, 2, dtype=dtype)
+    lengths = torch.tensor(LENGTHS)
+    return model, x, lengths, predict(model, x, lengths, 7, 3, mode, per_step=per_step)
+
+
 @pytest.mark.parametrize("change", [split, shuffled, repeated, padded, in_chunks], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("tokens", [False, True], ids=["features", "tokens"])
 @pytest.mark.parametrize(
@@ -472,16 +490,8 @@ def test_a_prediction_depends_on_its_sequence_alone(
     dtype: torch.dtype,
     tolerance: float,
 ) -> None:
-    make = (LAYERS | SAMPLED)[name.removeprefix("ensemble of ")]
-
-    def network() -> SequenceClassifier:
-        return SequenceClassifier(make(), 3, nn.Embedding(5, 2) if tokens else None)
-
     together = name.startswith("ensemble")
-    model: Any = (DeepEnsemble.of(network, size=3) if together else network()).to(dtype)
-    x = torch.randint(5, (5, 6)) if tokens else torch.randn(5, 6, 2, dtype=dtype)
-    lengths = torch.tensor(LENGTHS)
-    whole = predict(model, x, lengths, 7, 3, mode, per_step=per_step)
+    model, x, lengths, whole = _predicted(name, mode, per_step, tokens, dtype)
     for inputs, valid, rows, chunk_size in change(x, lengths):
         part = predict(model, inputs, valid, 7, 3, mode, per_step=per_step, chunk_size=chunk_size)
         for field in FIELDS:

@@ -24,7 +24,7 @@ from sttau_reproduction.classification.diagnostics.work import read_diagnostics
 from sttau_reproduction.classification.drawing import heartbeat_figure, risk_coverage_figure
 from sttau_reproduction.classification.history import Stretch, read_history
 from sttau_reproduction.classification.networks import NETWORKS, TRIED, find
-from sttau_reproduction.classification.predictions import read_summaries, reduce_predictions
+from sttau_reproduction.classification.predictions import Summaries, read_summaries, reduce_predictions
 from sttau_reproduction.classification.report import FIGURES, draw, figure_links, tables
 from sttau_reproduction.classification.tables import TABLES
 from sttau_reproduction.cli import app
@@ -274,11 +274,18 @@ def test_committed_results_follow_from_the_committed_predictions(data: str, netw
     check_against_predictions(RESULTS, data, network)
 
 
+@pytest.fixture(scope="module")
+def committed() -> tuple[list[Result], Summaries]:
+    return read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS)
+
+
 @pytest.mark.parametrize(("data", "network"), [pair for pair in COMPUTED if pair[1] not in TRIED])
-def test_committed_results_agree_with_the_committed_summaries(data: str, network: str) -> None:
-    rows = read_results(RESULTS / "results.jsonl")
+def test_committed_results_agree_with_the_committed_summaries(
+    data: str, network: str, committed: tuple[list[Result], Summaries]
+) -> None:
+    rows, summaries = committed
     (row,) = (row for row in rows if (row.data, row.method, row.seed) == (data, network, 0))
-    summary = read_summaries(RESULTS)[data, network]
+    summary = summaries[data, network]
     curve = summary.reliability
     held = curve.count > 0
     gaps = (curve.confidence - curve.accuracy)[held].abs()

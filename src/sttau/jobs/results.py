@@ -10,6 +10,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,14 @@ def versions() -> dict[str, str]:
     return {
         "sttau": __version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+        **{name: _installed(name) for name in ("torch", "numpy", "scikit-learn")},
     }
+
+
+@cache
+def _installed(name: str) -> str:
+    """Return the version of a package, which is read from a file."""
+    return version(name)
 
 
 def hardware() -> str:

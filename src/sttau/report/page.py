@@ -55,8 +55,9 @@ def as_svg(figures: Figure | Iterable[Figure], alternative: str) -> list[Markup]
 
 def _panels(figure: Any, alternative: str) -> list[Markup]:
     with look(), matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # the places stay while the other panels are hidden
+        if figure.get_layout_engine() is not None:
+            figure.draw_without_rendering()
+            figure.set_layout_engine(None)  # the places stay while the other panels are hidden
         shown = [axes for axes in figure.axes if axes.get_visible()]
         panels = []
         for axes in shown:
@@ -82,6 +83,12 @@ def _inline(text: str, label: str) -> Markup:
     head = f'<svg role="img" aria-label="{escape(label)}" class="panel{" wide" * (width > 560)}" width="{width}"'
     text = re.sub(r"<svg xmlns:xlink=\S+ width=\S+ height=\S+", head, text, count=1)
     text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)  # HTML knows them
+    text = re.sub(r' (?:d|x|y)="[^"]*"', _to_hundredths, text)
     for color, own in _THEME.items():
         text = text.replace(color, own)
     return Markup(text)
+
+
+def _to_hundredths(places: re.Match[str]) -> str:
+    """Cut places in points after two digits: finer than a pixel of any screen, and a tenth of a page shorter."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", places[0])

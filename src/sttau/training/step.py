@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from sttau.seeds import derive_seed
+from sttau.seeds import derive_seed, seed_generators
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradient
 from sttau.training.graph import GraphCache
@@ -43,7 +43,7 @@ class EagerStep:
     def update(self) -> None:
         """Make one update; PyTorch's generator is seeded for it, so that a resumed run draws the same."""
         (run,) = self.runs
-        torch.manual_seed(derive_seed(run.options.seed, "update", run.number + 1))
+        seed_generators(derive_seed(run.options.seed, "update", run.number + 1))
         with run.progress():
             run.step(*self.gradients(run.next_batch()))
         run.count()

@@ -9,12 +9,14 @@ from sttau.metrics.statistics.resampling import draw_counts, draw_rows, draw_sig
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resampling, "_CHUNK_ELEMENTS", 100)
+    for name in ("_CHUNK_ELEMENTS", "_CACHED_ELEMENTS"):
+        monkeypatch.setattr(resampling, name, 100)
 
 
 def test_draws_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, signs = torch.cat(list(draw_rows(30, 10, seed=1))), torch.cat(list(draw_signs(30, 10, seed=1)))
-    monkeypatch.setattr(resampling, "_CHUNK_ELEMENTS", 100)
+    for name in ("_CHUNK_ELEMENTS", "_CACHED_ELEMENTS"):
+        monkeypatch.setattr(resampling, name, 100)
     assert torch.equal(torch.cat(list(draw_rows(30, 10, seed=1))), rows)
     assert torch.equal(torch.cat(list(draw_signs(30, 10, seed=1))), signs)
 

@@ -131,6 +131,7 @@ def _bold(cell: str) -> str:
 
 def _panels(figure: Figure, caption: str) -> list[Markup]:
     """Panels that stand alone: those that share an axis with others get its numbers and its label."""
+    figure.set_layout_engine(None)  # the places in the file that was saved; each panel is cut out with its labels
     across, up = ({label for label in labels if label} for labels in _labels(figure))
     for axes in figure.axes:
         axes.tick_params(labelleft=True, labelbottom=True)

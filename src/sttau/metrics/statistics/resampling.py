@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sttau.checks import as_integer
 
-_CHUNK_ELEMENTS = 1 << 22  # elements drawn at once, approximately
+_CHUNK_ELEMENTS = 1 << 22  # elements drawn at once, approximately; signs are few enough to stay in the cache
 _CACHED_ELEMENTS = 1 << 18  # elements processed at once, few enough to stay in the cache
 
 
@@ -43,7 +43,7 @@ def draw_counts(sizes: Sequence[int], resamples: int, seed: int) -> Iterator[Ten
 def draw_signs(size: int, rounds: int, seed: int) -> Iterator[Tensor]:
     """Draw -1 (exchange) or 1 (keep) for each row, ``rounds`` times; yields (some, size)."""
     generator = torch.Generator().manual_seed(seed)
-    at_once = max(1, _CHUNK_ELEMENTS // max(1, size))
+    at_once = max(1, _CACHED_ELEMENTS // max(1, size))
     for start in range(0, rounds, at_once):
         shape = (min(at_once, rounds - start), size)
         exchanged = torch.randint(2, shape, generator=generator, dtype=torch.int8).to(torch.float64)
