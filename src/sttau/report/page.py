@@ -29,10 +29,6 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-_COORDINATES = re.compile(r' (?:d|x|y|transform)="[^"]*"')
-_DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is enough
-
-
 def as_svg(figures: Figure | Iterable[Figure], alternative: str) -> list[Markup]:
     """Return every panel of a figure as an SVG element, so that panels wrap on a narrow screen.
 
@@ -77,13 +73,12 @@ def _inline(text: str, label: str) -> Markup:
     """Return the SVG element of a file, of flexible size and in the colors of the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = _COORDINATES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)
     box = re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+)', text)
     width = round(float(box[1]) * 4 / 3) if box else 400  # points to pixels
     head = f'<svg role="img" aria-label="{escape(label)}" class="panel{" wide" * (width > 560)}" width="{width}"'
     text = re.sub(r"<svg xmlns:xlink=\S+ width=\S+ height=\S+", head, text, count=1)
     text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)  # HTML knows them
-    text = re.sub(r' (?:d|x|y)="[^"]*"', _to_hundredths, text)
+    text = re.sub(r' (?:d|x|y|transform)="[^"]*"', _to_hundredths, text)
     for color, own in _THEME.items():
         text = text.replace(color, own)
     return Markup(text)
