@@ -71,11 +71,10 @@ def corruption_figure(diagnostics: Sequence[Result]) -> Figure | None:
     with look():
         columns = max(map(len, shown.values()))
         figure = Figure(figsize=(3.0 * columns + 2.6, 3.0 * len(shown)), layout="constrained")
-        grid = figure.subplots(len(shown), columns, squeeze=False)
-        for line, (data, kinds) in zip(grid, shown.items(), strict=True):
-            for axes in line[len(kinds) :]:
-                axes.set_visible(False)
-            for axes, (kind, title) in zip(line, kinds.items(), strict=False):
+        parts = figure.subfigures(len(shown), 1, squeeze=False)[:, 0]
+        for part, (data, kinds) in zip(parts, shown.items(), strict=True):
+            line = part.subplots(1, len(kinds), squeeze=False)[0]
+            for axes, (kind, title) in zip(line, kinds.items(), strict=True):
                 start = "ece" if kind == "classes" else "clean_0_ece"
                 for name in _known(diagnostics, data):
                     keys = (start, *(f"{kind}_{severity}_ece" for severity in SEVERITIES))
@@ -83,13 +82,12 @@ def corruption_figure(diagnostics: Sequence[Result]) -> Figure | None:
                     values = [float(np.mean(values_of(rows, key))) for key in keys]
                     label = title_of(name, data)
                     axes.plot((0, *SEVERITIES), values, marker="o", markersize=3, color=_color(name), label=label)
-                axes.set_title(f"{DATA[data]}: {title}" if axes is line[0] else title)
+                axes.set_title(f"{DATA[data]}\n{title}" if axes is line[0] else title)
                 axes.set_xlabel("severity")
                 axes.set_ylim(bottom=0)
                 axes.grid(axis="y", color=GRID, linewidth=0.8)
             line[0].set_ylabel("ECE, %")
-            last = line[len(kinds) - 1]
-            last.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+            line[-1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
