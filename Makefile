@@ -24,7 +24,8 @@ help:  ## show this list
 quickstart: $(READY)  ## set up, train, and write quickstart/report.html (about two minutes the first time)
 	@$(BIN)/sttau quickstart --out quickstart
 
-# Tests wait for processes and servers; in that time the linters run. What they say stands below the tests.
+# Tests wait for processes and servers, so there are three workers for two cores, and the linters run at the same time.
+# What the linters say stands below the tests.
 test: $(READY)  ## set up and run everything CI runs: linters, types, import order, tests, doctests
 	@log=$$(mktemp); nice $(MAKE) --no-print-directory lint >"$$log" 2>&1 & lint=$$!; \
 	$(MAKE) --no-print-directory tests; failed=$$?; \
@@ -38,7 +39,7 @@ lint: $(READY)
 
 tests: $(READY)
 	@command -v chromium >/dev/null || echo "NO BROWSER: the page of sttau serve is not tested (apt-get install chromium)"
-	@$(BIN)/pytest -n 2 --dist worksteal
+	@$(BIN)/pytest -n 3 --dist worksteal
 
 quicktest: $(READY)  ## the tests that take less than a minute: no training, no Triton interpreter, no docs pages
 	@$(BIN)/pytest -n 2 --dist worksteal -q -m "not slow and not interpreter" tests --ignore=tests/gpu

@@ -33,6 +33,7 @@ _SLOW = (  # they train networks, start processes, or read whole data sets; othe
     "reproduction/tests/*",
     "tests/automata/test_extraction.py*",
     "tests/automata/test_fidelity.py*",
+    "tests/automata/test_label_noise.py*",
     "tests/automata/test_learn*.py*",
     "tests/cli/*",
     "tests/comparison/test_run.py*",

@@ -2,7 +2,7 @@
 
     python benchmarks/review_automaton.py networks/KEY.safetensors benchmarks/review_automaton.json
 
-The network is one of ``sttau-reproduce paper diagnostics --data imdb --network automata-memory``. The compiled model is
+The network is one of ``sttau-reproduce paper diagnostics --data imdb --network automata-distilled``. The compiled model is
 compared with it on all test reviews. Speed is compared, in one run on one thread, with its exact inference and with an
 ``nn.LSTM`` of the size of the paper's. The effect of a word is the mean change of the probability of "positive" when it
 is read; its information is the mean epistemic uncertainty, in bits, that is attributed to the step that reads it. Moves
@@ -141,7 +141,7 @@ def main(path: Path, out: Path) -> None:
     informative = bits.argsort(descending=True)[:WORDS].tolist()
     drawn = visits[0].argsort(descending=True)[:STATES].tolist()
     result = {
-        "network": "imdb automata-memory, seed 0",
+        "network": "imdb automata-distilled, seed 0",
         "test_reviews": len(test),
         "largest_difference": float((found - exact).abs().max()),
         "largest_difference_as_one": float((together - one_by_one(parts, few.inputs, few.lengths)).abs().max()),
