@@ -14,6 +14,9 @@ from sttau.serve.settings import Settings
 #: Name of the application on the cluster.
 NAME = "sttau"
 
+#: Seconds that the process that takes requests has to start; Ray's own 5 are too few where PyTorch is loaded by many.
+_START = {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
+
 
 def serve_on_ray(
     models: Sequence[Path],
@@ -39,6 +42,8 @@ def serve_on_ray(
         ready: Called with the number of replicas and the address, when all are ready.
         stop: Event that ends serving; a keyboard interrupt does so, too.
     """
+    for name, seconds in _START.items():
+        os.environ.setdefault(name, seconds)  # read when Ray Serve is imported
     try:
         import ray
 
