@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 
 from sttau.jobs import Result
 from sttau_reproduction.classification.declaration import Column, Table
 from sttau_reproduction.classification.networks import declared
+from sttau_reproduction.classification.variants import ENSEMBLES
 
 QUALITIES = (
     Column("nll", "NLL", 4),
@@ -49,6 +51,29 @@ TABLES = (
         columns=(*QUALITIES, *COSTS),
     ),
 )
+
+
+def with_member_costs(results: Sequence[Result]) -> list[Result]:
+    """Give each ensemble that was not timed the time of its members: their number times the mean of one network.
+
+    Example:
+        >>> times = {"train_seconds": 5.0, "predict_seconds": 1.0}
+        >>> one = Result("paper", "imdb", "lstm-best", None, 0, times, {}, 1.0)
+        >>> two = Result("paper", "imdb", "lstm-best-ensemble-2", None, 0, {"nll": 0.2}, {}, 1.0)
+        >>> with_member_costs([one, two])[1].metrics
+        {'nll': 0.2, 'train_seconds': 10.0, 'predict_seconds': 2.0}
+    """
+    found = []
+    for row in results:
+        member, size = ENSEMBLES.get(row.method, ("", 0))
+        members = [other.metrics for other in results if (other.data, other.method) == (row.data, member)]
+        times = {
+            column.key: size * mean(known)
+            for column in COSTS
+            if column.key not in row.metrics and (known := [m[column.key] for m in members if column.key in m])
+        }
+        found.append(replace(row, metrics=row.metrics | times) if times else row)
+    return found
 
 
 def means_of(results: Sequence[Result], data: str, networks: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -26,7 +26,8 @@ class Column:
         title: Heading of the column.
         digits: Digits after the decimal point.
         goal: Better direction; None where neither is.
-        interval: show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``, not the number itself.
+        interval: Where to show the 95 % interval of the first seed, ``{key}_low`` and ``{key}_high``: ``alone``, not
+            the number itself, or ``after`` it; None for no interval.
         chance: Whether to show what a calibrated network with the first seed's probabilities would have, in its place.
         count: Whether to show how many seeds have the metric, in its place.
 
@@ -39,7 +40,7 @@ class Column:
     title: str
     digits: int
     goal: Literal["min", "max"] | None = "min"
-    interval: bool = False
+    interval: Literal["alone", "after"] | None = None
     chance: bool = False
     count: bool = False
 

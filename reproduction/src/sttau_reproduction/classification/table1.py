@@ -51,9 +51,9 @@ TABLES = (
         title="More measures of the same predictions",
         networks=NETWORKS,
         columns=(
-            Column("ece", "ECE %, 95 % interval", 2, interval=True),
+            Column("ece", "ECE %, 95 % interval", 2, interval="alone"),
             Column("ece", "if calibrated", 2, chance=True),
-            Column("mce", "MCE %, 95 % interval", 1, interval=True),
+            Column("mce", "MCE %, 95 % interval", 1, interval="alone"),
             Column("mce", "if calibrated", 1, chance=True),
             Column("adaptive_ece", "adaptive ECE %", 2),
             Column("classwise_ece", "classwise ECE %", 2),

@@ -87,6 +87,8 @@ def _rows(
     """Rows and header of a table; some have a form of their own."""
     if table is _SWEEP:
         return sweep_rows(data, results)
+    if table in cost.TABLES:
+        results = cost.with_member_costs(results)
     rows, header = table_rows(table, data, results, summaries)
     if table in cost.TABLES:
         names = table.networks[data]
@@ -199,8 +201,9 @@ def table_rows(
             for row, (name, cells) in zip(rows, (found | others).items(), strict=True):
                 shown = by_chance(summaries, data, name, column) if column.chance else show(cells, column)
                 row.append(f"**{shown}**" if name in bold else shown)
-            goal.append(_goal(column, goals.get(column.key), found.get(_BEST, [])))
-        plain = [column for column in columns if not (column.interval or column.chance or column.count)]
+            reached = None if _is_derived(column) else goals.get(column.key)
+            goal.append(_goal(column, reached, found.get(_BEST, [])))
+        plain = [column for column in columns if not _is_derived(column)]
         theirs = [column for column in plain if any(column.key in numbers for numbers in paper.values())]
         if theirs:
             header.append(f"paper{f', {group}' if group else ''}: {' / '.join(_parts(c)[1] for c in theirs)}")
@@ -223,9 +226,10 @@ def show(cells: Sequence[Result], column: Column) -> str:
         return _count([cell for cell in cells if column.key in cell.metrics])
     form = f",.{column.digits}f"
     first = next((cell.metrics for cell in cells if cell.seed == 0), {})
-    if column.interval:
-        ends = [first[key] for key in (f"{column.key}_low", f"{column.key}_high") if key in first]
-        return f"[{ends[0]:{form}}, {ends[1]:{form}}]" if len(ends) == 2 else MISSING
+    ends = [f"{first[key]:{form}}" for key in (f"{column.key}_low", f"{column.key}_high") if key in first]
+    interval = f"[{', '.join(ends)}]" if column.interval and len(ends) == 2 else ""
+    if column.interval == "alone":
+        return interval or MISSING
     values = values_of(cells, column.key)
     if not values:
         return MISSING
@@ -233,7 +237,8 @@ def show(cells: Sequence[Result], column: Column) -> str:
     if column.goal is None:
         return shown
     shown += f" ± {stdev(values):{form}}" if len(values) > 1 else ""
-    return shown + (f" (± {first[f'{column.key}_std']:{form}})" if f"{column.key}_std" in first else "")
+    shown += f" (± {first[f'{column.key}_std']:{form}})" if f"{column.key}_std" in first else ""
+    return f"{shown} {interval}".rstrip()
 
 
 def by_chance(summaries: Summaries, data: str, network: str, column: Column) -> str:
@@ -253,7 +258,7 @@ def by_chance(summaries: Summaries, data: str, network: str, column: Column) -> 
 def _best(column: Column, found: Mapping[str, Sequence[Result]], data: str, summaries: Summaries) -> set[str]:
     """Networks in bold: the best, for errors also those that the paper's test cannot tell from it on seed 0."""
     means = {name: mean(values) for name, cells in found.items() if (values := values_of(cells, column.key))}
-    if column.goal is None or column.interval or column.chance or column.count or len(means) < 2:
+    if column.goal is None or _is_derived(column) or len(means) < 2:
         return set()
     best = (min if column.goal == "min" else max)(means, key=lambda name: means[name])
     bold = {name for name in means if means[name] == means[best]}
@@ -282,6 +287,11 @@ def _goal(column: Column, goal: float | None, cells: Sequence[Result]) -> str:
 
 def _count(cells: Sequence[Result]) -> str:
     return str(len(cells)) if cells else MISSING
+
+
+def _is_derived(column: Column) -> bool:
+    """Whether a column shows something about a metric instead of its value."""
+    return column.interval == "alone" or column.chance or column.count
 
 
 def _parts(column: Column) -> tuple[str, str]:

@@ -22,18 +22,16 @@ def with_lengths_matched(table: Table, score: str) -> Table:
         table: Table of one OOD score.
         score: Name of the score in metrics.
     """
-    added = [Column(f"{out}_{score}_auroc", f"{title}: O-AUROC, 95 % interval", 1, interval=True)
-             for out, title in OOD.items()]  # fmt: skip
-    added.append(Column(f"customer_{score}_matched_auroc", "equal length: seeds", 0, count=True))
+    found = [
+        replace(column, interval="after") if column.key.endswith("_auroc") else column for column in table.columns
+    ]
+    found.append(Column(f"customer_{score}_matched_auroc", "equal length: seeds", 0, count=True))
     for out, title in OOD.items():
-        key, group = f"{out}_{score}_matched", f"{title}, equal length"
-        added += [
-            Column(f"{key}_aupr", f"{group}: O-AUPR %", 1, "max"),
-            Column(f"{key}_auroc", f"{group}: O-AUROC %", 1, "max"),
-            Column(f"{key}_auroc", f"{group}: O-AUROC, 95 % interval", 1, interval=True),
+        found += [
+            Column(f"{out}_{score}_matched_{area}", f"{title}, equal length: {name}", 1, "max", interval="after")
+            for area, name in (("aupr", "O-AUPR %"), ("auroc", "O-AUROC %"))
         ]
-    return replace(table, columns=(*table.columns, *added), others=OTHERS)
-
+    return replace(table, columns=tuple(found), others=OTHERS)
 
 def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> list[Result]:
     """Results with what diagnostics add on detection, seed by seed; what results have already stays.

@@ -29,7 +29,7 @@ def cost_figure(data: str, results: Sequence[Result]) -> Figure | None:
         True
     """
     names = cost.TABLES[0].networks[data]
-    means = cost.means_of(results, data, names)
+    means = cost.means_of(cost.with_member_costs(results), data, names)
     if not means:
         return None
     with look():

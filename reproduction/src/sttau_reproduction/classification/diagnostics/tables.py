@@ -101,8 +101,8 @@ TABLES = (
             for metric, (name, digits) in METRICS.items()
             for column in (
                 Column(metric, f"{name}, first seed", digits, None),
-                Column(f"beat_{metric}", f"{name}, over beats", digits, interval=True),
-                Column(f"patient_{metric}", f"{name}, over patients", digits, interval=True),
+                Column(f"beat_{metric}", f"{name}, over beats", digits, interval="alone"),
+                Column(f"patient_{metric}", f"{name}, over patients", digits, interval="alone"),
             )
         ),
     ),
