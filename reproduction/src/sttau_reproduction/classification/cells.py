@@ -50,7 +50,7 @@ EXPERIMENT = "paper"
 #: Version of the evaluation; to be raised with any change that gives other metrics for the same weights.
 VERSION = 1
 
-SAMPLES = 10  # Monte-Carlo runs of a prediction
+SAMPLES = 10  # Monte Carlo samples per prediction
 _EVALUATIONS = 8  # cells that are evaluated at the same time with a GPU
 RUNS = 10  # predictions of a network's first seed, where they differ
 _DRAWING = ("bayes", "dropout", "st-tau")  # methods of which they do; SP-GRU draws its last output alone

@@ -116,10 +116,10 @@ def draw(
     """All figures that there are numbers for, by name.
 
     Args:
-        results: rows of ``results.jsonl``, any part of them.
+        results: Rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions.
         traces: Function from a test row to its ECG, or None; by default it is looked up where BIH is on this machine.
-        diagnostics: rows of ``diagnostics.jsonl.gz``.
+        diagnostics: Rows of ``diagnostics.jsonl.gz``.
     """
     of = figures.FIGURES
     columns = {column.key: column.title for column in ablation.TABLES[0].columns}

@@ -57,10 +57,10 @@ def tables(
     paper, is left out.
 
     Args:
-        results: rows of ``results.jsonl``, any part of them.
+        results: Rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
         history: Runs that computed them.
-        diagnostics: rows of ``diagnostics.jsonl.gz``.
+        diagnostics: Rows of ``diagnostics.jsonl.gz``.
 
     Example:
         >>> made = tables([], {})
