@@ -30,7 +30,7 @@ from sttau_reproduction.power.shown import read_hours
 from sttau_reproduction.speed.tables import BASELINES, COMPILED, baseline_table, compiled_rows
 
 #: Pages on classification, from the root of the repository.
-CLASSIFICATION = ("reproduction/docs/results.md", "reproduction/docs/log.md")
+CLASSIFICATION = tuple(f"reproduction/docs/{name}.md" for name in ("results", "analyses", "log"))
 
 _RESULTS = Path("reproduction/results")
 _BYTES, _OPERATIONS = 4.8e12, 67e12  # of an H200, per second

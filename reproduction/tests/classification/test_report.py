@@ -31,7 +31,7 @@ from sttau_reproduction.cli import app
 from sttau_reproduction.pages import markers, renew
 
 HOUSE = Path(__file__).parents[2]
-PAGES = (HOUSE / "docs" / "results.md", HOUSE / "docs" / "log.md")
+PAGES = tuple(HOUSE / "docs" / f"{name}.md" for name in ("results", "analyses", "log"))
 RESULTS = HOUSE / "results" / "paper"
 
 

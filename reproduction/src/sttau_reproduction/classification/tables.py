@@ -40,7 +40,7 @@ TABLES: tuple[Table, ...] = (
 MISSING = "—"
 NOT_COMPUTED = "*Not yet computed.*"
 LEVEL = 0.005  # of the paper's test of errors
-_TESTED = ("pe", "scaled_pe")  # scaling does not change what is predicted
+_TESTED = ("pe", "scaled_pe")  # both by the unscaled predictions: scaling changes few of them
 _BEST = "st-tau-best"  # has goals
 _GOAL = "goal for"
 
