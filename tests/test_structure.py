@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ import sttau
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/sttau"
+TESTS = ROOT / "tests"
 
 #: Modules that another test file than their own covers, and which one.
 COVERED = {
@@ -82,36 +83,38 @@ COVERED = {
 }
 
 
-def modules() -> Iterator[Path]:
+def modules(package: Path) -> Iterator[Path]:
     """Modules that should have tests, relative to the package."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(package.rglob("*.py")):
         if path.name not in ("__init__.py", "__main__.py"):
-            yield path.relative_to(PACKAGE)
+            yield path.relative_to(package)
 
 
-def has_test_file(module: Path) -> bool:
-    return (ROOT / "tests" / module.parent / f"test_{module.name}").exists()
+def untested(package: Path, tests: Path) -> list[str]:
+    """Modules of a package without a test file of their name."""
+    return [str(name) for name in modules(package) if not (tests / name.parent / f"test_{name.name}").exists()]
+
+
+def check_exceptions(covered: Mapping[str, str], package: Path, tests: Path) -> None:
+    """Fail unless each exception is needed and names a test file that exists."""
+    names = untested(package, tests)
+    for pattern, test in covered.items():
+        assert any(fnmatchcase(name, pattern) for name in names), pattern
+        assert (tests / test).exists(), test
 
 
 def test_every_module_has_a_test_file_of_its_name() -> None:
-    missing = [
-        str(module)
-        for module in modules()
-        if not has_test_file(module) and not any(fnmatchcase(str(module), pattern) for pattern in COVERED)
-    ]
+    missing = [name for name in untested(PACKAGE, TESTS) if not any(fnmatchcase(name, pattern) for pattern in COVERED)]
     assert not missing, f"no tests/…/test_NAME.py for {', '.join(missing)}"
 
 
 def test_every_exception_names_modules_and_a_test_file_that_exist() -> None:
-    names = [str(module) for module in modules() if not has_test_file(module)]
-    for pattern, test in COVERED.items():
-        assert any(fnmatchcase(name, pattern) for name in names), pattern
-        assert (ROOT / "tests" / test).exists(), test
+    check_exceptions(COVERED, PACKAGE, TESTS)
 
 
 def test_contributing_describes_every_module() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    names = {module.parts[0].removesuffix(".py") for module in modules()}
+    names = {module.parts[0].removesuffix(".py") for module in modules(PACKAGE)}
     assert not [name for name in sorted(names) if f"`{name}/`" not in text and f"`{name}.py`" not in text]
     reproduction = ROOT / "reproduction/src/sttau_reproduction"
     folders = {f"{path.name}/" for path in reproduction.iterdir() if (path / "__init__.py").exists()}
@@ -126,10 +129,20 @@ def test_contributing_lists_the_files_with_more_than_400_lines() -> None:
 
 
 def test_no_test_file_has_more_than_400_lines() -> None:
-    tests = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "reproduction/tests").rglob("*.py")]
+    tests = [*TESTS.rglob("*.py"), *(ROOT / "reproduction/tests").rglob("*.py")]
     lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in tests}
     assert len(lines) > 300
     assert not {name: count for name, count in lines.items() if count > 400}
+
+
+def test_only_commands_print() -> None:
+    for package in (PACKAGE, ROOT / "reproduction/src/sttau_reproduction"):
+        for path in package.rglob("*.py"):
+            place = path.relative_to(package).parts[0]
+            if place == "cli":
+                continue
+            code = re.sub(r'"""(?:.|\n)*?"""', "", path.read_text("utf-8"))
+            assert not re.search(r"(?<![\w.])print\(|sys\.std(?:out|err)\.write", code), path
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository, not an archive of it")
