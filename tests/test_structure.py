@@ -76,6 +76,7 @@ COVERED = {
     "training/streams.py": "gpu/test_training.py",
     "training/stacking.py": "training/test_many.py",
     "training/checkpoints.py": "training/test_resume.py",
+    "training/weight_distribution.py": "training/test_posterior.py",
     "training/interruption.py": "training/test_resume.py",
     # base classes, tested through the classes people use
     "layers/base.py": "layers/test_st_tau.py",

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from sttau.data import SequenceDataset
-from sttau.models.ensemble import PosteriorKind
 
 Sampling = Literal["none", "members", "states", "weights", "masks"]
 
@@ -65,9 +64,8 @@ class Method:
         layers: Constructor of the layer for each cell, the default cell first.
         sampling: What differs between two samples of a prediction.
         defaults: Settings for some data and a hidden size; see :func:`sttau.methods.build`.
-        stackable: Whether several networks can be trained as one on a GPU.
-        posterior: Distribution of weights that the members of an ensemble are drawn from after one network was trained;
-            None where members, or the one network, are trained.
+        posterior: Name of the distribution of weights that the members of an ensemble are drawn from after one network
+            was trained (``training/posterior.py``); None where members, or the one network, are trained.
     """
 
     name: str
@@ -76,5 +74,4 @@ class Method:
     layers: Mapping[str, Callable[..., Any]]
     sampling: Sampling = "none"
     defaults: Callable[[DataSpec, int], dict[str, Any]] = no_defaults
-    stackable: bool = False
-    posterior: PosteriorKind | None = None
+    posterior: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +25,6 @@ Model = TypeVar("Model", bound=SequenceModel)
 SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
 
 
-#: Names of the distributions; see sttau.training.laplace and sttau.training.swag.
-PosteriorKind = Literal["laplace", "swag"]
-
-
 #: One weight of the joint loss, or those at the beginning and at the end of training.
 Joint = float | tuple[float, float]
 
@@ -36,9 +32,9 @@ Joint = float | tuple[float, float]
 class Posterior(NamedTuple):
     """The distribution of weights that the members of an ensemble are drawn from at the end of training."""
 
-    kind: PosteriorKind
+    kind: str  # one of those in sttau.training.posterior
     size: int = 10  # members that are drawn
-    arguments: Mapping[str, Any] = MappingProxyType({})  # further ones of the function of that name
+    arguments: Mapping[str, Any] = MappingProxyType({})  # settings of that kind
 
 
 class DeepEnsemble(Predictor):

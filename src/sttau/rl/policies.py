@@ -21,7 +21,7 @@ from sttau.data import Described, Schema
 from sttau.engine import Mode, Noise
 from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
 from sttau.errors import ModelFileError
-from sttau.methods import find_method
+from sttau.methods import Method, find_method
 from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task
 
@@ -52,9 +52,9 @@ def make_policy(
         >>> policy.feature_names, policy.class_names, policy.layer.num_states
         (('position', 'angle'), ('left', 'right'), 2)
     """
-    make_layer = _layer_of(method)
+    record, make_layer = _layer_of(method)
     actions, options = len(task.actions), dict(settings or {})
-    if method.startswith("st-tau"):
+    if record.sampling == "states":
         options = {"num_states": actions} | options
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -65,13 +65,13 @@ def make_policy(
     return policy
 
 
-def _layer_of(method: str) -> Callable[..., nn.Module]:
-    """Constructor of the layer of a method, or of its GRU form."""
+def _layer_of(method: str) -> tuple[Method, Callable[..., nn.Module]]:
+    """Record of a method, and the constructor of its layer or of its GRU form."""
     name, cell = (method.removesuffix("-gru"), "gru") if method.endswith("-gru") else (method, None)
     record = find_method(name)
     if record.sampling == "members" or (cell is not None and cell not in record.layers):
         raise ValueError(f"method {method!r} is not one network with such a cell; choose for instance lstm or st-tau")
-    return record.layers[cell or next(iter(record.layers))]
+    return record, record.layers[cell or next(iter(record.layers))]
 
 
 class _Names(NamedTuple):
