@@ -83,7 +83,7 @@ def test_a_goal_says_whether_it_is_reached() -> None:
 
 
 def test_goals_of_detection_stand_only_below_values_that_have_them() -> None:
-    """Regression: the goal of an AUROC stood below its interval and at equal length too, there in the wrong direction."""
+    """Regression: the goal of an AUROC stood below its interval too, in the wrong direction."""
     key = "customer_entropy_auroc"
     metrics = {key: 90.0, f"{key}_low": 85.0, f"{key}_high": 94.0, "customer_entropy_matched_auroc": 51.0}
     row = Result("paper", "imdb", "st-tau-best", 16, 0, metrics, {}, 1.0)

@@ -23,6 +23,7 @@ from sttau.metrics.rows import Rows, evaluate_rows
 from sttau.metrics.statistics import holm, metric_intervals, metric_p_values
 from sttau.models import Predictor
 from sttau.ood import make_detector
+from sttau.seeds import seeded
 
 
 def compare(
@@ -211,8 +212,7 @@ def _check(model: Predictor, splits: Splits) -> None:
 
 
 def _from_factory(make: Factory, data: SequenceDataset, seed: int) -> Predictor:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = make(data, seed)
     if not isinstance(model, Predictor):
         raise TypeError(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from sttau.data import SequenceDataset
+from sttau.padding import valid_steps
 
 Sampling = Literal["none", "members", "states", "weights", "masks"]
 
@@ -45,7 +45,7 @@ class DataSpec(NamedTuple):
 
 
 def _valid(data: SequenceDataset) -> Tensor:
-    return data.inputs[torch.arange(data.inputs.shape[1]) < data.lengths[:, None]]
+    return data.inputs[valid_steps(data.inputs, data.lengths)]
 
 
 def no_defaults(spec: DataSpec, hidden_size: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sttau.models.base import SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.predictor import Predictor, Task
 from sttau.models.regressor import Gaussian
+from sttau.seeds import seeded
 
 Model = TypeVar("Model", bound=SequenceModel)
 SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
@@ -92,9 +93,8 @@ class DeepEnsemble(Predictor):
         """Construct ``size`` members with different initial weights; PyTorch's global generator is left unchanged."""
         size, seed = as_integer("size", size, 1), as_integer("seed", seed)
         members = []
-        with torch.random.fork_rng():
-            for number in range(size):
-                torch.manual_seed(seed + number)
+        for number in range(size):
+            with seeded(seed + number):
                 members.append(make())
         return cls(members, joint=joint)
 

@@ -24,6 +24,7 @@ from sttau.errors import ModelFileError
 from sttau.methods import Method, find_method
 from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task
+from sttau.seeds import seeded
 
 #: How an action is taken from π_t. ``sampling`` draws it; ``greedy`` takes the most probable one. Where π_t is itself
 #: a sample α_t of ST-τ, its largest entry is a draw from softmax(l_t), by the Gumbel-max trick. So a greedy ST-τ policy
@@ -56,8 +57,7 @@ def make_policy(
     actions, options = len(task.actions), dict(settings or {})
     if record.sampling == "states":
         options = {"num_states": actions} | options
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, cpu_only=True):
         layer = make_layer(len(task.observations), hidden_size, **options)
         by_state = getattr(layer, "num_states", None) == actions
         policy = SequenceClassifier(layer, actions, head="halves" if by_state else "dense")

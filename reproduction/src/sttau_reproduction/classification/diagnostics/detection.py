@@ -22,9 +22,7 @@ def with_lengths_matched(table: Table, score: str) -> Table:
         table: Table of one OOD score.
         score: Name of the score in metrics.
     """
-    found = [
-        replace(column, interval="after") if column.key.endswith("_auroc") else column for column in table.columns
-    ]
+    found = [replace(column, interval="after") if column.key.endswith("_auroc") else column for column in table.columns]
     found.append(Column(f"customer_{score}_matched_auroc", "equal length: seeds", 0, count=True))
     for out, title in OOD.items():
         found += [
@@ -32,6 +30,7 @@ def with_lengths_matched(table: Table, score: str) -> Table:
             for area, name in (("aupr", "O-AUPR %"), ("auroc", "O-AUROC %"))
         ]
     return replace(table, columns=tuple(found), others=OTHERS)
+
 
 def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> list[Result]:
     """Results with what diagnostics add on detection, seed by seed; what results have already stays.
