@@ -94,7 +94,7 @@ def write_page(
         title="Reproduction of the paper",
         lead="Tables and figures of “Uncertainty Estimation and Calibration with Finite-State Probabilistic RNNs” "
         "(Wang, Lawrence, Niepert, ICLR 2021) on heartbeats, reviews and out-of-distribution reviews, computed with "
-        "sttau, beside the paper's own values.",
+        "sttau, compared with the paper's values.",
         sections=sections,
         caveats=_CAVEATS,
         steps=_STEPS,

@@ -40,7 +40,7 @@ TABLES: tuple[Table, ...] = (
 MISSING = "—"
 NOT_COMPUTED = "*Not yet computed.*"
 LEVEL = 0.005  # of the paper's test of errors
-_TESTED = ("pe", "scaled_pe")  # scaling does not change what is predicted
+_TESTED = ("pe", "scaled_pe")  # both by the unscaled predictions: scaling changes few of them
 _BEST = "st-tau-best"  # has goals
 _GOAL = "goal for"
 
@@ -57,10 +57,10 @@ def tables(
     paper, is left out.
 
     Args:
-        results: rows of ``results.jsonl.gz``, any part of them.
+        results: Rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
         history: Runs that computed them.
-        diagnostics: rows of ``diagnostics.jsonl.gz``.
+        diagnostics: Rows of ``diagnostics.jsonl.gz``.
 
     Example:
         >>> made = tables([], {})
