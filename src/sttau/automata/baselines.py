@@ -389,3 +389,6 @@ def symbols_of(data: SequenceDataset) -> tuple[tuple[str, ...], str]:
     if data.vocabulary is None or data.inputs.dim() != 2:
         raise ValueError(f"{data.name} must be strings over a vocabulary")
     return data.vocabulary, data.vocabulary[int(data.inputs[0, 0])]
+
+
+__all__ = ["WeightedAutomaton", "extract_by_clustering", "extract_by_queries", "learn_by_alergia", "learn_spectrally"]
