@@ -278,7 +278,7 @@ def learn_digits(
             seed=seed,
             metrics={name: round(value, 4) for name, value in metrics.items()},
             settings={
-                "foreign_digits": list(settings.ood_digits),
+                "ood_digits": list(settings.ood_digits),
                 "hidden_size": settings.digit_hidden,
                 "readout": None if method == "lstm" else settings.digit_readout,
                 "updates": len(log),

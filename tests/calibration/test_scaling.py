@@ -68,8 +68,8 @@ def test_on_real_digits_made_overconfident_scaling_recalibrates_the_test_data_to
     logits, y, new, labels = _digits(layer)
     sharp = TemperatureScaling(1 / 4)
     for kind in KINDS:
-        mended = kind().fit(4 * logits, y)
-        assert calibration_error(mended.probabilities(4 * new), labels) < calibration_error(
+        scaled = kind().fit(4 * logits, y)
+        assert calibration_error(scaled.probabilities(4 * new), labels) < calibration_error(
             sharp.probabilities(new), labels
         )
 

@@ -56,7 +56,7 @@ def test_no_two_cells_have_one_name() -> None:
     assert sum(cell.method == "st-tau" and cell.settings["states"] == 10 for cell in cells(Plan())) == 70
 
 
-def test_long_strings_are_labelled_by_the_truth() -> None:
+def test_long_strings_are_labeled_by_the_truth() -> None:
     data = long_strings(3)
     assert int(data.lengths.max()) == 1001
     vocabulary = data.vocabulary

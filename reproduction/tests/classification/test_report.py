@@ -30,9 +30,9 @@ from sttau_reproduction.classification.tables import TABLES
 from sttau_reproduction.cli import app
 from sttau_reproduction.pages import markers, renew
 
-HOUSE = Path(__file__).parents[2]
-PAGES = tuple(HOUSE / "docs" / f"{name}.md" for name in ("results", "analyses", "log"))
-RESULTS = HOUSE / "results" / "paper"
+REPRODUCTION = Path(__file__).parents[2]
+PAGES = tuple(REPRODUCTION / "docs" / f"{name}.md" for name in ("results", "analyses", "log"))
+RESULTS = REPRODUCTION / "results" / "paper"
 
 
 @pytest.fixture(scope="module")

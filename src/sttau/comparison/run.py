@@ -70,7 +70,7 @@ def compare(
             and ``embedding_size``: ``{"st-tau": {"num_states": 20}}``.
         hidden_size: Hidden size of all layers without a setting of their own. By default ``bayes`` has at most two
             weights per training sequence.
-        samples: Number of Monte Carlo samples per prediction, for each member of an ensemble.
+        samples: Monte Carlo samples per member.
         scaling: Whether to add each classifier after temperature scaling fitted on the validation data.
         folder: Folder for checkpoints. The same call resumes an interrupted comparison and trains no network twice;
             methods and seeds may be added.
