@@ -37,7 +37,7 @@ LATER = (
 )
 LATER_RUNS = 10
 #: Headings of columns, and rows, that came to the tables of detection later.
-LATER_COLUMNS, LATER_ROWS = ("equal length",), ("length alone", "automaton, k = 32")
+LATER_COLUMNS, LATER_ROWS = ("equal length", "how finite"), ("length alone", "automaton, k = 32")
 
 
 def test_the_pages_show_the_committed_results() -> None:

@@ -60,8 +60,8 @@ def renew_documentation(root: Path) -> Iterator[Path]:
     if "drawn" in review_automaton:
         drawn["review-automaton"] = draw_words(review_automaton["drawn"])
     for name, figure in drawn.items():
-        folder = root / _FOLDERS.get(name, "docs/images")
-        yield save_figure(figure, folder / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
+        images = root / _FOLDERS.get(name, "docs/images")
+        yield save_figure(figure, images / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
     for path, figure, dpi in _library_figures(root):
         yield save_figure(figure, path, dpi)
 

@@ -65,10 +65,10 @@ def tables(
     Example:
         >>> made = tables([], {})
         >>> print(made["table1"].splitlines()[4])
-        | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 |
+        | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 | — | — | — |
     """
     made = {}
-    joined = detection.join_detection(results, diagnostics)
+    joined = detection.join_diagnostics(results, diagnostics)
     for table in TABLES:
         rows = diagnostics if table in diagnostic.TABLES else joined
         parts = {}
@@ -183,7 +183,7 @@ def table_rows(
 
     Example:
         >>> rows, header = table_rows(table1.TABLES[0], "bih", [], {})
-        >>> header[2:], rows[0][2:]
+        >>> header[2:6], rows[0][2:6]
         (('PE %', 'ECE %', 'MCE %', 'paper: PE / ECE / MCE'), ('—', '—', '—', '1.40 / 0.78 / 35.51'))
     """
     found = {network: cells_of(results, data, network) for network in table.networks[data]}
