@@ -18,9 +18,9 @@ from sttau_reproduction.classification.report import FIGURES, draw, figure_links
 from sttau_reproduction.cli import app
 from sttau_reproduction.pages import markers, renew
 
-HOUSE = Path(__file__).parents[2]
-PAGES = tuple(HOUSE / "docs" / f"{name}.md" for name in ("results", "analyses", "log"))
-RESULTS = HOUSE / "results" / "paper"
+REPRODUCTION = Path(__file__).parents[2]
+PAGES = tuple(REPRODUCTION / "docs" / f"{name}.md" for name in ("results", "analyses", "log"))
+RESULTS = REPRODUCTION / "results" / "paper"
 pytestmark = pytest.mark.usefixtures("no_data")
 
 
