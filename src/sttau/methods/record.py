@@ -22,7 +22,7 @@ class DataSpec(NamedTuple):
     classes: int | None  # None for regression
     outputs: int  # values predicted per sequence
     sequences: int  # training sequences
-    steps: int = 1  # of the longest training sequence
+    steps: int = 1  # length of the longest training sequence
 
     @classmethod
     def of(cls, *splits: SequenceDataset) -> DataSpec:
