@@ -31,11 +31,9 @@ settings.load_profile("sttau")
 _INTERPRETER = ("tests/engine/*/test_triton*.py", "tests/engine/stacked/*")
 _SLOW = (  # they train networks, start processes, or read whole data sets; other tests are marked where they are
     "reproduction/tests/*",
-    "tests/automata/test_extraction.py*",
+    "tests/automata/extraction/*",
     "tests/automata/test_fidelity.py*",
-    "tests/automata/test_label_noise.py*",
-    "tests/automata/test_learn*.py*",
-    "tests/automata/test_maximum_likelihood.py*",
+    "tests/automata/learning/test_[!i]*.py*",  # all but imitation and intervals
     "tests/cli/*",
     "tests/comparison/test_run.py*",
     "tests/data/test_heartbeats.py*",
@@ -48,7 +46,6 @@ _SLOW = (  # they train networks, start processes, or read whole data sets; othe
     "tests/jobs/test_cluster.py*",
     "tests/jobs/test_local.py*",
     "tests/report/*",
-    "tests/test_cli.py*",
     "tests/test_docs.py::test_the_code_on_a_page_runs*",
     "tests/test_learning_digits.py*",
     "tests/test_quickstart.py*",

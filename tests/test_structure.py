@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -17,21 +17,23 @@ import sttau
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/sttau"
+TESTS = ROOT / "tests"
 
 #: Modules that another test file than their own covers, and which one.
 COVERED = {
     # records and constants, which hold no behavior of their own
     "data/entry.py": "data/test_registry.py",
+    "data/request.py": "data/test_table.py",
     "engine/constants.py": "engine/test_backend.py",
     "engine/launch.py": "engine/recurrence/test_triton.py",
     "plotting/style.py": "plotting/test_comparison.py",
     "cli/model_files.py": "cli/test_train.py",
     "report/page.py": "report/test_training.py",
+    "serve/settings.py": "serve/test_app.py",
     "export/graph.py": "export/test_onnx.py",
     "export/draws.py": "export/test_onnx.py",
     "export/layers/*.py": "export/test_onnx.py",
-    "layers/lstm_gru.py": "layers/test_st_tau.py",
-    "models/predictor.py": "models/test_models.py",
+    "models/predictor.py": "models/test_base.py",
     # files that hold one case each of what is tested over all cases
     "methods/[!r]*.py": "methods/test_build.py",
     "methods/record.py": "methods/test_build.py",
@@ -40,10 +42,6 @@ COVERED = {
     "ood/scores/*.py": "ood/test_scores.py",
     "calibration/*.py": "calibration/test_scaling.py",
     "data/*_reviews.py": "data/test_reviews.py",
-    # parts of one reader, tested through it
-    "data/assembly.py": "data/test_table.py",
-    "data/request.py": "data/test_table.py",
-    "data/cells.py": "data/test_table.py",
     # parts of an operator, tested through it
     "engine/masked/*.py": "engine/masked/test_operator.py",
     "engine/path_sum/operator.py": "engine/path_sum/test_reference.py",
@@ -51,28 +49,30 @@ COVERED = {
     "engine/path_sum/cpu_kernels.py": "engine/path_sum/test_cpu.py",
     "engine/recurrence/cpu_*.py": "engine/recurrence/test_cpu.py",
     "engine/recurrence/triton_*.py": "engine/recurrence/test_triton.py",
-    "engine/recurrence/[fop]*.py": "engine/recurrence/test_autograd.py",  # factored, operator, problem
+    "engine/recurrence/factored.py": "engine/recurrence/test_autograd.py",
+    "engine/recurrence/operator.py": "engine/recurrence/test_autograd.py",
+    "engine/recurrence/problem.py": "engine/recurrence/test_autograd.py",
     "engine/simd/*.py": "engine/simd/test_simd.py",
     "engine/stacked/*.py": "engine/stacked/test_operator.py",
     "automata/compiled_kernel.py": "automata/test_compiled.py",
-    "automata/exchange/*.py": "automata/test_exchange.py",
-    "automata/extraction/*.py": "automata/test_extraction.py",
-    "automata/learning/*.py": "automata/test_learning.py",
-    "automata/generative/*.py": "automata/test_generative.py",
+    "automata/exchange/nondeterministic.py": "automata/exchange/test_jflap.py",
+    "automata/exchange/states.py": "automata/test_exchange.py",
+    "automata/learning/folds.py": "automata/learning/test_maximum_likelihood.py",
+    "automata/learning/labeled_tree.py": "automata/learning/test_label_noise.py",
+    "automata/learning/network.py": "automata/learning/test_regular.py",
+    "automata/learning/search_kernel.py": "automata/learning/test_label_noise.py",
     "languages/alphabets.py": "languages/test_pa.py",
     "plotting/automaton_layout.py": "plotting/test_automaton.py",
     # internal parts of one public function, tested through it
-    "comparison/[cnt]*.py": "comparison/test_run.py",  # columns, network, training
-    "inference/chunks.py": "inference/test_predict.py",
+    "comparison/columns.py": "comparison/test_run.py",
+    "comparison/network.py": "comparison/test_run.py",
+    "comparison/training.py": "comparison/test_run.py",
     "jobs/task.py": "jobs/test_runner.py",
     "metrics/record.py": "metrics/test_registry.py",
     "metrics/sorting.py": "metrics/test_risk_coverage.py",
     "metrics/statistics/evaluation.py": "metrics/statistics/test_intervals.py",
     "report/quickstart_figures.py": "report/test_html.py",
     "plotting/reliability.py": "report/test_html.py",
-    "training/run.py": "training/test_trainer.py",
-    "training/state.py": "training/test_trainer.py",
-    "training/step.py": "training/test_trainer.py",
     "training/graph.py": "gpu/test_training.py",
     "training/streams.py": "gpu/test_training.py",
     "training/stacking.py": "training/test_many.py",
@@ -80,50 +80,43 @@ COVERED = {
     "training/weight_distribution.py": "training/test_posterior.py",
     "training/interruption.py": "training/test_resume.py",
     # base classes, tested through the classes people use
-    "layers/base.py": "layers/test_st_tau.py",
-    "layers/call.py": "layers/test_st_tau.py",
-    "layers/finite_state.py": "layers/test_st_tau.py",
-    "layers/torch_rnn.py": "models/test_models.py",
-    "models/base.py": "models/test_models.py",
-    "models/classifier.py": "models/test_models.py",
-    "models/heads.py": "models/test_models.py",
-    "models/metadata.py": "models/test_models.py",
-    "models/regressor.py": "models/test_models.py",
-    "models/saved.py": "models/test_models.py",
+    "layers/torch_rnn.py": "models/test_base.py",
     "sklearn/base.py": "sklearn/test_classifier.py",
-    # parts of the server, tested through its routes
-    "serve/[acfgms]*.py": "serve/test_app.py",  # answers, counters, files, guard, machine, settings; registry apart
-    "serve/bodies.py": "serve/test_app.py",
 }
 
 
-def modules() -> Iterator[Path]:
+def modules(package: Path) -> Iterator[Path]:
     """Modules that should have tests, relative to the package."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(package.rglob("*.py")):
         if path.name not in ("__init__.py", "__main__.py"):
-            yield path.relative_to(PACKAGE)
+            yield path.relative_to(package)
+
+
+def untested(package: Path, tests: Path) -> list[str]:
+    """Modules of a package without a test file of their name."""
+    return [str(name) for name in modules(package) if not (tests / name.parent / f"test_{name.name}").exists()]
+
+
+def check_exceptions(covered: Mapping[str, str], package: Path, tests: Path) -> None:
+    """Fail unless each exception is needed and names a test file that exists."""
+    names = untested(package, tests)
+    for pattern, test in covered.items():
+        assert any(fnmatchcase(name, pattern) for name in names), pattern
+        assert (tests / test).exists(), test
 
 
 def test_every_module_has_a_test_file_of_its_name() -> None:
-    missing = [
-        str(module)
-        for module in modules()
-        if not (ROOT / "tests" / module.parent / f"test_{module.name}").exists()
-        and not any(fnmatchcase(str(module), pattern) for pattern in COVERED)
-    ]
+    missing = [name for name in untested(PACKAGE, TESTS) if not any(fnmatchcase(name, pattern) for pattern in COVERED)]
     assert not missing, f"no tests/…/test_NAME.py for {', '.join(missing)}"
 
 
 def test_every_exception_names_modules_and_a_test_file_that_exist() -> None:
-    names = [str(module) for module in modules()]
-    for pattern, test in COVERED.items():
-        assert any(fnmatchcase(name, pattern) for name in names), pattern
-        assert (ROOT / "tests" / test).exists(), test
+    check_exceptions(COVERED, PACKAGE, TESTS)
 
 
 def test_contributing_describes_every_module() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    names = {module.parts[0].removesuffix(".py") for module in modules()}
+    names = {module.parts[0].removesuffix(".py") for module in modules(PACKAGE)}
     assert not [name for name in sorted(names) if f"`{name}/`" not in text and f"`{name}.py`" not in text]
     reproduction = ROOT / "reproduction/src/sttau_reproduction"
     folders = {f"{path.name}/" for path in reproduction.iterdir() if (path / "__init__.py").exists()}
@@ -135,6 +128,23 @@ def test_contributing_lists_the_files_with_more_than_400_lines() -> None:
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "reproduction/src").rglob("*.py")]
     long = {str(path.relative_to(ROOT)) for path in sources if len(path.read_text("utf-8").splitlines()) > 400}
     assert {name for name in listed if "/" in name} == long
+
+
+def test_no_test_file_has_more_than_400_lines() -> None:
+    tests = [*TESTS.rglob("*.py"), *(ROOT / "reproduction/tests").rglob("*.py")]
+    lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in tests}
+    assert len(lines) > 300
+    assert not {name: count for name, count in lines.items() if count > 400}
+
+
+def test_only_commands_print() -> None:
+    for package in (PACKAGE, ROOT / "reproduction/src/sttau_reproduction"):
+        for path in package.rglob("*.py"):
+            place = path.relative_to(package).parts[0]
+            if place == "cli":
+                continue
+            code = re.sub(r'"""(?:.|\n)*?"""', "", path.read_text("utf-8"))
+            assert not re.search(r"(?<![\w.])print\(|sys\.stdout|sys\.stderr\.write", code), path
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository, not an archive of it")

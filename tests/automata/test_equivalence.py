@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sttau.automata import PA, compare, random_dfa, random_pa, stochastic, tomita
-from tests.languages.strategies import dfas, doubled, pas, permuted
+from tests.languages.strategies import dfas, doubled, pa_of, pas, permuted
 
 STRINGS = ["".join(symbols) for length in range(13) for symbols in product("01", repeat=length)]
 
@@ -185,3 +185,37 @@ def test_exact_and_approximate_comparison_agree_on_automata_that_differ_clearly(
     first, second = random_pa(2, seed=seed), random_pa(2, seed=seed + 1)
     approximate, exact = compare(first, second), compare(first, second, exact=True)
     assert (approximate.equal, approximate.counterexample) == (exact.equal, exact.counterexample)
+
+
+def test_a_difference_below_the_tolerance_is_found_exactly() -> None:
+    leak = 5e-10  # p(a^10000) = 5e-6, and 0
+    rows = torch.tensor([[[1 - leak, leak], [0.0, 1.0]]], dtype=torch.float64)
+    leaking = pa_of([1.0, 0.0], rows, [0.0, 1.0], ("a",))
+    never = pa_of([1.0], [[[1.0]]], [0.0], ("a",))
+    assert float(leaking.probability(["a" * 10_000])) == pytest.approx(5e-6, rel=1e-3)
+    assert compare(leaking, never)  # on the basis they agree to 1e-9
+    answer = compare(leaking, never, exact=True)
+    assert (answer.equal, answer.counterexample) == (False, "a")
+    assert "probabilities 5e-10 and 0" in str(answer)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exact_comparison_proves_equality_of_a_pa_with_its_own_refinement(seed: int) -> None:
+    # rows of tenths, and a state split in two halves, each entered with half of the probability
+    source = torch.Generator().manual_seed(seed)
+    rows = torch.randint(0, 6, (2, 3, 2), generator=source)
+    matrices = torch.cat([rows, 10 - rows.sum(-1, keepdim=True)], -1).double() / 10
+    output = torch.randint(0, 11, (3,), generator=source).double() / 10
+    pa = pa_of([1.0, 0.0, 0.0], matrices, output, ("a", "b"))
+    halves = torch.cat([matrices[..., :2], matrices[..., 2:] / 2, matrices[..., 2:] / 2], -1)
+    split = pa_of(
+        [1.0, 0.0, 0.0, 0.0], torch.cat([halves, halves[:, 2:]], 1), torch.cat([output, output[2:]]), ("a", "b")
+    )
+    answer = compare(pa, split, exact=True)
+    assert answer, answer
+    assert "a proof" in str(answer)
+    changed = PA(
+        pa.initial, pa.matrices, torch.cat([output[:2], (output[2:] + 1e-12).clamp(max=1 - 1e-12)]), pa.alphabet
+    )
+    reached = compare(changed, split, exact=True)
+    assert not reached or float(pa.matrices[:, :2, 2].sum()) == 0

@@ -8,15 +8,20 @@ from torch import nn
 from sttau import SequenceClassifier, STTauGRU
 from sttau.automata import (
     PA,
+    accepts,
     as_automaton,
+    balanced_strings,
     bernoulli_kl,
     compare,
     compile,
     distance,
     extract_dfa,
     extract_pa,
+    learn,
+    mutations,
     reduce,
     rms_distance,
+    stochastic,
     to_aalpy,
     to_dot,
     to_json,
@@ -25,6 +30,7 @@ from sttau.automata import (
     tomita,
 )
 from sttau.automata.value import AutomatonLike
+from sttau.data import load
 from sttau.plotting.automaton import drawing
 
 VOCABULARY = ("^", "0", "1")
@@ -64,3 +70,14 @@ def test_values_that_stand_for_an_automaton_are_accepted_everywhere(value: Autom
 def test_other_values_are_rejected_with_a_hint() -> None:
     with pytest.raises(TypeError, match=r"got SequenceClassifier; sttau\.automata\.extract_dfa"):
         compare(_model(), tomita(1))  # type: ignore[arg-type]
+
+
+def test_all_that_stands_for_a_dfa_is_accepted() -> None:
+    learned = learn(load("tomita1", "train"))
+    strings = ["", "1", "11", "10"]
+    for value in (learned, extract_dfa(learned.model), PA.from_dfa(tomita(1)), tomita(1)):
+        assert accepts(value, strings).tolist() == [True, True, True, False]
+        assert balanced_strings(value, [3], 2, seed=0)[0] == balanced_strings(tomita(1), [3], 2, seed=0)[0]
+        assert mutations(value, strings, seed=0)[0] == mutations(tomita(1), strings, seed=0)[0]
+    with pytest.raises(ValueError, match="not deterministic"):
+        accepts(stochastic(1), strings)

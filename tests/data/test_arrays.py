@@ -13,6 +13,7 @@ import torch
 from sttau.data import from_arrays, read
 from sttau.data.arrays import warn_padding
 from sttau.errors import DataError
+from tests.data.tables import LONG, same, write
 
 SERIES = np.arange(1.0, 13.0).reshape(2, 3, 2)
 
@@ -139,3 +140,70 @@ def test_padding_without_lengths_gives_a_warning_and_other_zeros_do_not() -> Non
         warn_padding(
             torch.cat([torch.rand(50, 9, 1) + 1, torch.tensor([1.0] + [0.0] * 8)[None, :, None]])
         )  # one of many
+
+
+def test_arrays_are_read_with_all_that_describes_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.npz"
+    inputs = np.arange(12, dtype=np.float64).reshape(2, 3, 2)
+    inputs[1, 2] = np.nan  # beyond the length: does not count
+    np.savez(
+        path,
+        inputs=inputs,
+        lengths=[3, 2],
+        labels=[1, 0],
+        class_names=["u", "v"],
+        feature_names=["x", "y"],
+        ids=["p", "q"],
+    )
+    data = read(path)
+    assert data.inputs.dtype == torch.float32
+    assert data.inputs[1].tolist() == [[6.0, 7.0], [8.0, 9.0], [0.0, 0.0]]
+    assert (data.class_names, data.feature_names, data.ids) == (("u", "v"), ("x", "y"), ("p", "q"))
+    assert same(data, read(path, like=data))
+    np.savez(tmp_path / "new.npz", inputs=inputs, lengths=[3, 2])
+    assert read(tmp_path / "new.npz", like=data).labels.tolist() == [-1, -1]
+
+
+def test_arrays_of_tokens_names_and_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "t.npz"
+    np.savez(path, inputs=np.array([[1, 2], [2, 1]]), labels=np.array(["v", "u"]), vocabulary=["a", "b", "c"])
+    data = read(path)
+    assert (data.inputs.dtype, data.labels.tolist(), data.class_names) == (torch.int32, [1, 0], ("u", "v"))
+    assert data.vocabulary == ("a", "b", "c")
+    np.savez(path, inputs=np.zeros((2, 3, 1)), labels=[0.5, 1.5])
+    assert read(path).labels.tolist() == [0.5, 1.5]
+    np.savez(path, inputs=np.zeros((2, 3, 1)), labels=[0, 2])
+    assert read(path).class_names == ("0", "2")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": [1]}, "has no array 'inputs'; it has x"),
+        ({"inputs": np.zeros(6)}, r"inputs of shape \(6,\) and type float64"),
+        ({"inputs": np.zeros((2, 3, 1)), "lengths": [3, 4]}, "must have 2 integer lengths from 1 to 3"),
+        ({"inputs": np.zeros((2, 3, 1)), "lengths": [3]}, "must have 2 integer lengths from 1 to 3"),
+        ({"inputs": np.array([[[0.0]], [[np.nan]]])}, "has missing or infinite values, .* in row 2 of inputs"),
+        ({"inputs": np.zeros((2, 3, 1))}, "has no targets, which training needs; in a .npz they are called 'labels'"),
+        ({"inputs": np.zeros((2, 3, 1)), "labels": [1]}, r"labels of shape \(1,\)"),
+        ({"inputs": np.zeros((2, 3, 1)), "labels": [0, 5], "class_names": ["u", "v"]}, "has label 5 in row 2"),
+        ({"inputs": np.zeros((2, 3, 1)), "labels": [0, -1], "class_names": ["u", "v"]}, "has label -1 in row 2"),
+        ({"inputs": np.array([object()])}, r"cannot be read as a \.npz of plain arrays"),
+    ],
+)
+def test_arrays_that_make_no_sense_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    path = tmp_path / "t.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+def test_arrays_that_differ_from_training_are_refused(tmp_path: Path) -> None:
+    train = read(write(tmp_path / "t.csv", LONG))
+    path = tmp_path / "t.npz"
+    np.savez(path, inputs=np.zeros((1, 2, 3)))
+    with pytest.raises(ValueError, match="has 3 features per step, but like has 2"):
+        read(path, like=train)
+    np.savez(path, inputs=np.zeros((1, 2, 2)), feature_names=["pulse", "temperature"])
+    with pytest.raises(ValueError, match="has other feature names than like"):
+        read(path, like=train)

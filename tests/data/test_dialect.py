@@ -49,3 +49,9 @@ def test_points_in_a_file_with_decimal_commas_are_not_misread(tmp_path: Path) ->
     path = write(tmp_path, "series;mv;label\n" + "\n".join([*rows[1:], *["b;7,5;v"] * 1000, "b;1.5;v"]))
     with pytest.raises(DataError, match=r"has '1\.5' as 'mv' in row 1006; expected a number with a decimal comma"):
         read(path)
+
+
+def test_a_file_of_a_spreadsheet_with_its_mark_and_line_ends_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("\ufeffsequence,x,label\r\n1,2,u\r\n\r\n2,3,v\r\n".encode())
+    assert read(path, layout="long").inputs[:, 0, 0].tolist() == [2.0, 3.0]

@@ -12,6 +12,7 @@ from torch import nn
 from sttau import SequenceClassifier, STTauGRU, predict
 from sttau.data import SequenceDataset, encode, load
 from sttau.inference.inputs import as_examples, as_inputs
+from tests.inference.small_models import DOUBLE
 
 
 def strings() -> SequenceClassifier:
@@ -101,3 +102,17 @@ def test_padded_input_without_lengths_gives_a_warning() -> None:
         as_examples(model, inputs, torch.tensor([0, 1, 0, 1]))
     as_inputs(model, inputs, torch.tensor([5, 5, 2, 2]))
     as_inputs(model, torch.zeros(4, 5, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, DOUBLE], ids=str)
+@pytest.mark.parametrize("mode", ["soft", "hard", "exact"])
+def test_arrays_and_lists_are_read_as_tensors_are(mode: Any, dtype: torch.dtype) -> None:
+    model = SequenceClassifier(STTauGRU(2, 4, 3), 3).to(dtype)
+    x = torch.randn(3, 4, 2)
+    want = predict(model, x, torch.tensor([4, 2, 1]), mode=mode).mean
+    for inputs, lengths in (
+        (x.numpy(), np.array([4, 2, 1])),
+        (x.numpy().astype(np.float64), np.array([4, 2, 1], dtype=np.int32)),
+        (x.tolist(), [4, 2, 1]),
+    ):
+        assert torch.equal(predict(model, inputs, lengths, mode=mode).mean, want)

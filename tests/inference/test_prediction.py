@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
-from sttau import DeepEnsemble, SequenceClassifier, SequenceRegressor, STTauGRU, predict
+from sttau import DeepEnsemble, Prediction, SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.data import load
+from sttau.inference import entropy
+from tests.inference.small_models import DOUBLE, EXACTLY, batch_of, bits, bold, close
 
 
 def test_its_repr_is_short_and_says_how_it_was_made() -> None:
@@ -93,3 +99,57 @@ def test_the_corrected_variance_of_a_regressor_is_the_unbiased_one() -> None:
     torch.testing.assert_close(p.corrected_epistemic, p.samples.var(0, correction=1), rtol=1e-4, atol=1e-8)
     with pytest.raises(ValueError, match="at least 2 samples"):
         _ = predict(model, torch.randn(6, 4, 2), samples=1).corrected_epistemic
+
+
+@given(
+    kind=st.sampled_from([STTauLSTM, STTauGRU]),
+    k=st.integers(2, 5),
+    classes=st.integers(2, 5),
+    time=st.integers(1, 5),
+    runs=st.integers(1, 9),
+    mode=st.sampled_from(["soft", "hard", "exact", "deterministic"]),
+    scale=st.sampled_from([0.1, 1.0, 10.0, 1000.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_uncertainty_is_consistent(
+    kind: type[STTauLSTM | STTauGRU],
+    k: int,
+    classes: int,
+    time: int,
+    runs: int,
+    mode: Any,
+    scale: float,
+    seed: int,
+) -> None:
+    if mode == "exact":
+        kind = STTauGRU
+    model = bold(SequenceClassifier(kind(2, 4, k), classes), seed)
+    with torch.no_grad():
+        model.head.weight.mul_(scale)
+    p = predict(model, batch_of(3, time, 2, seed=seed), samples=runs, seed=seed, mode=mode)
+    ceiling = math.log2(classes) + EXACTLY
+    assert bool((p.mean >= 0).all())
+    close(p.mean.sum(-1), torch.ones(3, dtype=DOUBLE))
+    assert bool((p.variance >= 0).all())
+    assert bool((p.variance <= 0.25 + EXACTLY).all())
+    assert bool((p.epistemic >= 0).all())
+    assert bool((p.epistemic <= ceiling).all())
+    assert bool((p.aleatoric >= 0).all())
+    assert bool((p.total <= ceiling).all())
+    close(p.total, p.aleatoric + p.epistemic)
+    close(p.total, bits(p.mean))
+    assert torch.equal(p.label, p.mean.argmax(-1))
+    assert torch.equal(p.confidence, p.mean.amax(-1))
+
+
+def test_rounding_does_not_make_epistemic_uncertainty_negative() -> None:
+    total, aleatoric = torch.tensor([0.5, 0.5]), torch.tensor([0.5000001, 0.25])
+    p = Prediction(torch.zeros(2, 2), "soft", 1, torch.zeros(2, 2), total, aleatoric)
+    assert p.epistemic.tolist() == [0.0, 0.25]
+
+
+@given(st.integers(2, 64), st.sampled_from([torch.float32, DOUBLE]))
+def test_entropy_is_between_certainty_and_the_uniform_distribution(n: int, dtype: torch.dtype) -> None:
+    tolerance = 4 * torch.finfo(dtype).eps * math.log2(n)
+    assert entropy(torch.full((n,), 1 / n, dtype=dtype)).item() == pytest.approx(math.log2(n), abs=tolerance)
+    assert entropy(torch.eye(n, dtype=dtype)).tolist() == [0.0] * n

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from automata.fa.dfa import DFA
 from hypothesis import strategies as st
@@ -67,3 +69,8 @@ def doubled(pa: PA, share: float = 0.3) -> PA:
         torch.cat([pa.output.repeat_interleave(2), torch.full((1,), 0.5)]),
         pa.alphabet,
     )
+
+
+def pa_of(initial: list[float], matrices: Any, output: Any, alphabet: tuple[str, ...]) -> PA:
+    """A PA from lists."""
+    return PA(torch.tensor(initial), torch.as_tensor(matrices).double(), torch.as_tensor(output), alphabet)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from sttau import SequenceRegressor, STTauGRU
 from sttau.models import TargetScaling
+from tests.models.small_models import DOUBLE, batch_for, bold, close, path_sum
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -44,3 +48,53 @@ def test_exact_training_finds_two_levels_that_one_gaussian_cannot_tell() -> None
         optimizer.step()
     assert model.state_outputs().mean.sort(0).values.flatten().tolist() == pytest.approx([-2, 2], abs=0.2)
     assert model.loss(x, y) < 0.5  # one Gaussian of variance 4 has 2.1
+
+
+# -- shapes and what the head reads --------------------------------------------------------------------------
+
+
+def test_every_state_has_an_answer() -> None:
+    model = bold(SequenceRegressor(STTauGRU(2, 4, 3), 2, variance=True))
+    mean, variance = model.state_outputs()
+    raw = model.head(model.layer.states)
+    assert variance is not None
+    close(mean, raw[:, :2])
+    close(variance, torch.log1p(raw[:, 2:].exp()) + 1e-6)
+
+
+# -- exact mode ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variance", [False, True], ids=["mean only", "variance head"])
+def test_exact_answers_of_a_regressor_are_moments_over_all_paths(variance: bool) -> None:
+    model = bold(SequenceRegressor(STTauGRU(2, 4, 3, mode="exact"), 2, variance=variance))
+    x, lengths = batch_for(tokens=False), [4, 2, 1]
+    answer = model(x, torch.tensor(lengths))
+    for row, length in enumerate(lengths):
+        read = x[row, :length]
+        mean = path_sum(model, read, lambda h: model.head(h)[:2])
+        close(answer.mean[row], mean)
+        if variance:
+            second = path_sum(
+                model, read, lambda h: model.head(h)[:2] ** 2 + torch.log1p(model.head(h)[2:].exp()) + 1e-6
+            )
+            close(answer.variance[row], second - mean**2)
+        else:
+            assert answer.variance is None
+
+
+# -- losses --------------------------------------------------------------------------------------------------
+
+
+def test_the_regressor_s_loss_is_squared_error() -> None:
+    model, x = bold(SequenceRegressor(nn.GRU(2, 4), 2)), batch_for(tokens=False)
+    targets, lengths = torch.randn(3, 2, dtype=DOUBLE), torch.tensor([4, 2, 1])
+    close(model.loss(x, targets, lengths), (model(x, lengths).mean - targets).square().sum() / 6)
+
+
+def test_the_regressor_s_loss_with_a_variance_is_the_gaussian_likelihood() -> None:
+    model, x = bold(SequenceRegressor(nn.GRU(2, 4), 2, variance=True)), batch_for(tokens=False)
+    targets, lengths = torch.randn(3, 2, dtype=DOUBLE), torch.tensor([4, 2, 1])
+    mean, variance = model(x, lengths)
+    bell = (2 * math.pi * variance).rsqrt() * (-(targets - mean).square() / (2 * variance)).exp()
+    close(model.loss(x, targets, lengths), -bell.log().mean())

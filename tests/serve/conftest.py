@@ -75,6 +75,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def load_model(models: Path, name: str) -> Any:
+    return sttau.load(models / name / MODEL_FILE)
+
+
 @pytest.fixture(scope="session")
 def client(models: Path) -> Iterator[Any]:
     """A client of a server with these models."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from sttau import SequenceClassifier, STTauGRU
+from sttau.training import fit
 from sttau.training.ema import EMA
+from tests.training.small_runs import signs, weights_of
 
 
 def test_it_begins_as_the_plain_mean_and_then_decays() -> None:
@@ -42,3 +47,43 @@ def test_it_is_applied_inside_a_context_only() -> None:
     with ema.applied():
         assert weight.tolist() == [0.0, 0.0]
     assert weight.tolist() == [3.0, 3.0]
+
+
+def test_an_average_of_the_weights_is_validated_and_kept_while_training_goes_its_own_way() -> None:
+    x, y, lengths = signs()
+
+    def train(**options: Any) -> tuple[Tensor, list[Tensor]]:
+        torch.manual_seed(0)
+        model, seen = SequenceClassifier(STTauGRU(2, 4, 3), 2), list[Tensor]()
+        fit(
+            model,
+            x,
+            y,
+            lengths,
+            updates=30,
+            learning_rate=0.05,
+            callbacks=lambda _: seen.append(weights_of(model)),
+            **options,
+        )
+        return weights_of(model), seen
+
+    plain, path = train()
+    mean, same_path = train(ema_decay=0.8)
+    assert all(torch.equal(a, b) for a, b in zip(path, same_path, strict=True))
+    torch.manual_seed(0)
+    expected = weights_of(SequenceClassifier(STTauGRU(2, 4, 3), 2))
+    for number, weights in enumerate(path, 1):
+        expected = expected.lerp(weights, max(0.2, 1 / (1 + number)))
+    torch.testing.assert_close(mean, expected)
+    assert not torch.allclose(mean, plain)
+
+    torch.manual_seed(0)
+    model, validated = SequenceClassifier(STTauGRU(2, 4, 3), 2), list[Tensor]()
+
+    def validate() -> float:
+        validated.append(weights_of(model))
+        return -float(len(validated))
+
+    fit(model, x, y, lengths, updates=30, learning_rate=0.05, ema_decay=0.8, validation=validate, validate_every=30)
+    torch.testing.assert_close(validated[-1], expected)
+    assert torch.equal(weights_of(model), validated[-1])

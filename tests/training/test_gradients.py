@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from torch import Tensor, nn
 from sttau import BayesLSTM, DeepEnsemble, SequenceClassifier, STTauLSTM, VariationalDropoutLSTM
 from sttau.engine import Noise
 from sttau.models import Predictor
+from sttau.training import fit
 from sttau.training.batches import Batch
 from sttau.training.gradients import Gradients
+from tests.training.small_runs import signs
 
 LAYERS: dict[str, Callable[[], Any]] = {
     "lstm": lambda: nn.LSTM(2, 4),
@@ -108,3 +111,21 @@ def test_an_ensemble_with_a_loss_of_its_own_stays_in_one_piece() -> None:
 
     model, b = Diverse(DeepEnsemble.of(lambda: SequenceClassifier(nn.LSTM(2, 4), 3), 2).members), batch()
     same(gradients(model)(b).values, of_sum(model, b, list(model.parameters()))[1])
+
+
+class _Weighty(nn.GRU):
+    """A layer with a divergence, as one with distributions over its weights has."""
+
+    def kl_divergence(self) -> Tensor:
+        return 7 * self.get_parameter("weight_ih_l0").square().sum()
+
+
+@pytest.mark.parametrize("batch_size", [8, 64])
+def test_a_divergence_counts_once_for_all_sequences_whatever_the_batch(batch_size: int) -> None:
+    x, y, lengths = signs()
+    model = SequenceClassifier(_Weighty(2, 4), 2)
+    nn.init.zeros_(model.head.weight)  # the loss of any batch is log 2
+    nn.init.zeros_(model.head.bias)
+    expected = math.log(2) + 7 * float(model.get_parameter("layer.rnn.weight_ih_l0").detach().square().sum()) / 64
+    log = fit(model, x, y, lengths, updates=1, batch_size=batch_size)
+    assert log[0].loss == pytest.approx(expected, rel=1e-6)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reproduction.tests.classification.fabricated import fabricate
+from sttau.jobs import Result, read_results
 from sttau_reproduction import pages
 from sttau_reproduction.classification import report
 
@@ -26,3 +27,14 @@ def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
         patch.setenv("STTAU_CACHE", str(out / "cache"))
         patch.setattr(report, "save_figure", partial(pages.save_figure, dpi=40))
         return report.write_report(folder, out)
+
+
+@pytest.fixture(scope="session")
+def results(folder: Path) -> list[Result]:
+    return read_results(folder / "results.jsonl")
+
+
+@pytest.fixture
+def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STTAU_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("STTAU_CACHE", str(tmp_path / "cache"))

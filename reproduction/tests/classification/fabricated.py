@@ -199,3 +199,7 @@ def _reading(network: Network, labels: Array, arrays: dict[str, Array], rng: Any
     walk[..., 0] += np.linspace(0, 6, time)
     p = np.exp(walk)
     arrays["reading"] = (p / p.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def values(results: list[Result], data: str, network: str, key: str) -> list[float]:
+    return [r.metrics[key] for r in results if (r.data, r.method) == (data, network) and key in r.metrics]

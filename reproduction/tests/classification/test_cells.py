@@ -5,73 +5,19 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reproduction.tests.classification.small_networks import cells
-from sttau.jobs import Cell, Result, Store, read_results, write_results
-from sttau.training import FitJob, fit_many
-from sttau_reproduction.classification import trained
+from sttau.jobs import Cell, Result, read_results, write_results
 from sttau_reproduction.classification.cells import Work, check_folder, missing_cells, run
-from sttau_reproduction.classification.history import noted, read_history
+from sttau_reproduction.classification.history import read_history
 from sttau_reproduction.classification.predictions import predictions_path
-from sttau_reproduction.classification.timing import Timing, timed_cells
-from sttau_reproduction.classification.trained import network_path, read_network, trainings_of
+from sttau_reproduction.classification.trained import network_path, trainings_of
 
 ROOT = Path(__file__).parents[3]
 PATHS = (ROOT / "src", ROOT / "reproduction" / "src")
-
-
-def _counted(patch: pytest.MonkeyPatch) -> list[FitJob]:
-    """Note every training that is begun."""
-    begun: list[FitJob] = []
-
-    def watch(jobs: Any, at_once: int) -> Any:
-        for done in fit_many(jobs, at_once):
-            begun.append(done.job)
-            yield done
-
-    patch.setattr(trained, "fit_many", watch)
-    return begun
-
-
-#: The second is a CPU too, but is treated as a GPU is: everything is trained at once.
-DEVICES = pytest.mark.parametrize("device", ["cpu", "cpu:0"])
-
-
-@DEVICES
-def test_an_ensemble_is_made_of_the_networks_of_other_cells(
-    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = _counted(monkeypatch)
-    every = cells("lstm", "ensemble", seeds=2)
-    results = dict(
-        zip([cell.key for cell in every], [r for _, r in Work(tmp_path, device)(every, tmp_path)], strict=True)
-    )
-    assert len(results) == 3
-    assert len(begun) == 2
-    ensemble, _ = read_network(tmp_path / "networks", every[2], "cpu")
-    for cell, member in zip(every[:2], ensemble.members, strict=True):
-        alone, _ = read_network(tmp_path / "networks", cell, "cpu")
-        for name, value in alone.state_dict().items():
-            assert value.equal(member.state_dict()[name])
-    assert len(list((tmp_path / "networks").glob("*.safetensors"))) == 2
-    assert not [path for path in (tmp_path / "networks").iterdir() if path.is_dir()]  # checkpoints are gone
-
-
-@DEVICES
-def test_a_training_that_fails_fails_only_its_cells(device: str, tmp_path: Path) -> None:
-    (fine,), (broken,) = cells("lstm"), cells("st-tau-classes", learning_rate=1e30)
-    (unknown,) = cells("dropout")
-    unknown = replace(unknown, settings=unknown.settings | {"settings": {"cell": "lstm", "hidden_sizes": 6}})
-    found = {cell.key: result for cell, result in Work(tmp_path, device)([broken, unknown, fine], tmp_path)}
-    assert isinstance(found[fine.key], Result)
-    assert isinstance(found[broken.key], FloatingPointError)
-    assert "do not fit" in str(found[unknown.key])
-    assert not network_path(tmp_path / "networks", trainings_of(broken)[0]).exists()
 
 
 def test_a_network_that_cannot_be_evaluated_fails_only_its_cell(tmp_path: Path) -> None:
@@ -119,13 +65,6 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
     assert missing_cells(every, tmp_path) == every  # each has the answers of another, or none
 
 
-def test_time_counts_though_no_cell_was_done_in_it(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), noted(cells("lstm"), Store(tmp_path / "cells"), tmp_path):
-        raise KeyboardInterrupt
-    (stretch,) = read_history(tmp_path)
-    assert not stretch.computed
-
-
 def test_fewer_seeds_take_no_rows_away_but_other_settings_do(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     run(cells("lstm", seeds=2), tmp_path)
@@ -145,29 +84,6 @@ def test_results_of_a_part_of_the_data_do_not_mix_with_others(tmp_path: Path) ->
     check_folder(tmp_path, quick=True)
     with pytest.raises(ValueError, match=r"has results of a part of the data, .* all of it; name another folder"):
         check_folder(tmp_path, quick=False)
-
-
-def test_times_are_of_all_updates_and_all_members(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Timing, "_update_seconds", lambda self, training: 0.5)
-    timed: list[str] = []
-
-    def predict_seconds(self: Timing, cell: Cell, training: Cell) -> float:
-        timed.append(training.method)
-        return 0.25
-
-    monkeypatch.setattr(Timing, "_predict_seconds", predict_seconds)
-    every = cells("lstm", "ensemble", "st-tau-ensemble", updates=12)
-    found = {
-        name: (timed_cell, count)
-        for name, (timed_cell, count) in zip(
-            ("lstm", "ensemble", "st-tau-ensemble"), timed_cells(every).values(), strict=True
-        )
-    }
-    metrics = {name: Timing("cpu")(timed_cell, tmp_path).metrics for name, (timed_cell, _) in found.items()}
-    assert metrics["lstm"]["train_seconds"] == 12 * 0.5
-    assert [count for _, count in found.values()] == [1, 2, 2]
-    assert found["lstm"][0].key == found["ensemble"][0].key != found["st-tau-ensemble"][0].key
-    assert timed == ["lstm", "lstm", "st-tau"]
 
 
 _RUN = """

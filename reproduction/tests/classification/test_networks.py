@@ -6,10 +6,9 @@ import pytest
 
 from sttau.methods import METHODS
 from sttau.training import TrainOptions
-from sttau_reproduction.classification.cells import CHOICES, cells_of, networks_of, tables_of
-from sttau_reproduction.classification.networks import BEST, MEMBERS, NETWORKS, TITLES, Network, find, make_quick
+from sttau_reproduction.classification.cells import cells_of, networks_of
+from sttau_reproduction.classification.networks import BEST, MEMBERS, NETWORKS, TITLES, find, make_quick
 from sttau_reproduction.classification.trained import trainings_of
-from sttau_reproduction.classification.variants import ABLATION, ENSEMBLES
 
 
 def test_every_network_has_a_name_for_people_and_is_there_once() -> None:
@@ -42,18 +41,6 @@ def test_networks_are_declared_in_words_that_build_and_fit_know(network: object)
     assert network.training["selection"] in ("error", "nll")
 
 
-@pytest.mark.parametrize("what", CHOICES)
-def test_everything_that_is_shown_is_declared(what: str) -> None:
-    networks = networks_of(what)
-    assert networks
-    for table in tables_of(what):
-        for data, names in table.networks.items():
-            assert {(data, name) for name in names} <= {(network.data, network.name) for network in networks}
-            assert set(table.paper.get(data, {})) <= set(names)
-            for numbers in table.paper.get(data, {}).values():
-                assert set(numbers) <= {column.key for column in table.columns}
-
-
 def test_all_is_all() -> None:
     assert sorted(map(id, networks_of("all"))) == sorted(map(id, NETWORKS))
 
@@ -68,26 +55,6 @@ def test_members_of_an_ensemble_are_networks_that_stand_alone_too(of: str, name:
         assert len(alone) == size
         assert [t.key for t in trainings_of(ensemble)] == [t.key for cell in alone for t in trainings_of(cell)]
         assert ensemble.settings["prediction_runs"] == alone[0].settings["prediction_runs"]
-
-
-@pytest.mark.parametrize("name", sorted(ENSEMBLES))
-def test_ensembles_that_are_compared_by_cost_need_no_training_of_their_own(name: str) -> None:
-    member, size = ENSEMBLES[name]
-    for network in (network for network in NETWORKS if network.name == name):
-        alone, (ensemble,) = cells_of([find(network.data, member)], seeds=size), cells_of([network])
-        assert [t.key for t in trainings_of(ensemble)] == [t.key for cell in alone for t in trainings_of(cell)]
-
-
-@pytest.mark.parametrize("name", sorted(ABLATION))
-def test_each_network_of_the_ablation_differs_in_one_thing(name: str) -> None:
-    best, changed = find("imdb", "st-tau-best"), find("imdb", name)
-
-    def flat(network: Network) -> dict[str, object]:
-        return {**network.settings, **network.settings["model"], **network.training, "model": None}
-
-    ours, theirs = flat(best), flat(changed)
-    assert len([key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)]) == 1
-    assert trainings_of(cells_of([changed])[0])[0].key != trainings_of(cells_of([best])[0])[0].key
 
 
 def test_the_lstm_with_matched_training_is_trained_in_the_same_way() -> None:

@@ -1,75 +1,26 @@
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
-from sttau.data import SequenceDataset
 from sttau.jobs import Outcome, read_results
 from sttau_reproduction.cli import app
 from sttau_reproduction.power import data
 from sttau_reproduction.power import work as power
-from sttau_reproduction.power.data import CENTRE, SCALE, to_power
-from sttau_reproduction.power.declaration import AHEAD, METHODS, QUICK, Plan, cells, name_of
-from sttau_reproduction.power.evaluation import evaluate
-from sttau_reproduction.power.mixture import StateMixture
+from sttau_reproduction.power.data import to_power
+from sttau_reproduction.power.declaration import AHEAD, METHODS, QUICK, cells
 from sttau_reproduction.power.shown import read_hours
-from sttau_reproduction.power.work import forecast_distribution, measure
+from sttau_reproduction.power.work import measure
 
-
-@pytest.fixture(autouse=True)
-def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A household whose log power is an autoregression with a daily wave: the form of the real data, and quick."""
-    source, hours = np.random.default_rng(0), 1200
-    wave = np.sin(np.arange(hours) * 2 * np.pi / 24)
-    log = np.zeros(hours)
-    for hour in range(1, hours):
-        log[hour] = 0.7 * log[hour - 1] + 0.3 * wave[hour] + 0.3 * source.standard_normal()
-    whole = torch.from_numpy(np.stack([np.exp(log) / 10, *source.random((6, hours))], axis=-1)).float()
-
-    def load(name: str, split: str, history: int) -> SequenceDataset:
-        first, end = {"train": (0, 700), "validation": (700, 900), "test": (900, hours - 1)}[split]
-        rows = torch.arange(first, end)
-        lengths = (rows + 1).clamp_max(history)
-        steps = torch.arange(history)
-        inputs = whole[(rows[:, None] - lengths[:, None] + 1 + steps).clamp(0, end)]
-        times = np.datetime64("2010-01-01", "h") + rows.numpy() + 1
-        return SequenceDataset(
-            name,
-            split,
-            inputs,
-            lengths,
-            whole[rows + 1, 0],
-            (),
-            "",
-            ids=tuple(map(str, times)),
-            label_scale=(0.0, 10.0),
-        )
-
-    monkeypatch.setattr(data, "load", load)
-    data.hours.cache_clear()
-    yield
-    data.hours.cache_clear()
+pytestmark = pytest.mark.usefixtures("series")
 
 
 def _cell(setting: str, method: str) -> Any:
     return next(cell for cell in cells(QUICK) if (cell.settings["setting"], cell.method) == (setting, method))
-
-
-def test_every_method_and_baseline_has_its_cells_and_no_two_are_the_same() -> None:
-    every = list(cells(Plan()))
-    assert len({cell.key for cell in every}) == len(every)
-    for setting in ("paper", "hour", "day"):
-        seeds = {m: sum(c.method == m and c.settings["setting"] == setting for c in every) for m in METHODS}
-        assert (seeds.pop("automaton"), min(seeds.values())) == (0 if setting == "paper" else 3, 3)
-    assert {name_of(cell) for cell in every} >= {"st-tau", "st-tau, one path", "boosted trees", "persistence"}
 
 
 @pytest.mark.parametrize("method", [*METHODS, "persistence", "boosted trees"])
@@ -118,24 +69,6 @@ def test_persistence_says_what_was_and_is_calibrated_on_a_steady_series(tmp_path
     assert abs(metrics["coverage_80"] - 80) < 8
 
 
-def test_metrics_of_a_log_normal_distribution_follow_its_formulas() -> None:
-    """Mean, median, quantiles and density."""
-    mean, variance = torch.full((1, 4000, 1), 0.5, dtype=torch.float64), torch.full((1, 4000, 1), 0.25).double()
-    drawn = to_power(mean + 0.5 * torch.randn(mean.shape, dtype=torch.float64))[0, :, 0]
-    answer = forecast_distribution(mean, variance, drawn)
-    middle, deviation = CENTRE + 0.5 * SCALE, 0.5 * SCALE
-    assert float(answer.mean[0]) == pytest.approx(math.exp(middle + deviation**2 / 2), rel=1e-6)
-    found = evaluate(answer.points, answer.mean, drawn)
-    assert found["width_95"] == pytest.approx(
-        math.exp(middle + 1.95996 * deviation) - math.exp(middle - 1.95996 * deviation), rel=2e-3
-    )
-    for level in (50, 80, 95):
-        assert abs(found[f"coverage_{level}"] - level) < 3
-    exact = torch.distributions.LogNormal(middle, deviation)
-    assert answer.extra["nll"] == pytest.approx(-float(exact.log_prob(drawn).mean()), rel=1e-4)
-    assert answer.extra["aleatoric"] == pytest.approx(float(exact.variance.sqrt()), rel=1e-6)
-
-
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are computed in this process, which has the series."""
@@ -154,12 +87,6 @@ def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch:
     assert "results.jsonl.gz" in shown.output
     assert len(read_results(tmp_path / "results.jsonl.gz")) == 2
     assert [set(line) for line in read_hours(tmp_path / "hours.jsonl.gz")] == [{"setting", "name", "seed", "pit"}] * 2
-
-
-def test_a_history_of_one_hour_is_refused() -> None:
-    shown = CliRunner().invoke(app, ["power", "--history", "1"])
-    assert shown.exit_code == 1
-    assert "--history must be at least 2 hours, got 1" in shown.output
 
 
 def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
@@ -186,23 +113,3 @@ def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Pat
     assert read_hours(tmp_path / "hours.jsonl.gz") == hours  # an LSTM draws nothing
     with pytest.raises(ValueError, match="no method 'gru'; choose among automaton, bayes"):
         power.run(tmp_path, plan, methods=["gru"])
-
-
-def test_a_mixture_over_states_is_the_distribution_that_is_sampled_from_it() -> None:
-    torch.manual_seed(0)
-    weights = torch.rand(6, 3).double()
-    mean, variance = torch.tensor([[-1.0, 0.0, 2.0], [0.5, 0.1, 1.0]]).double()
-    states = StateMixture(weights / weights.sum(1, keepdim=True), mean, variance)
-    state = torch.multinomial(states.weights, 200_000, replacement=True)
-    drawn = states.mean[state] + states.variance[state].sqrt() * torch.randn(state.shape).double()
-    points = states.points(100)
-    assert bool((points.diff(dim=0) > 0).all())
-    for hour in range(6):
-        share = (drawn[hour] < points[:, hour, None]).double().mean(1)
-        assert float((share - (torch.arange(100) + 0.5) / 100).abs().max()) < 0.005
-    power_of = to_power(points.median(0).values)
-    found = power.forecast_states(states, power_of)
-    each = to_power(drawn).mean(1)
-    torch.testing.assert_close(found.mean, each, rtol=0.02, atol=0)
-    spread = found.extra["aleatoric"] ** 2 + found.extra["epistemic"] ** 2
-    assert spread == pytest.approx(float(to_power(drawn).var(1).mean()), rel=0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -13,13 +13,25 @@ from torch import Tensor
 from sttau.engine import Cell, Mode, Noise, Run, Weights
 from sttau.engine.recurrence import reference
 from sttau.engine.recurrence.reference import run, transition
-
-FEATURES, HIDDEN, STATES = 2, 3, 4
-CELL = pytest.mark.parametrize("cell", ["lstm", "gru"])
-MODE = pytest.mark.parametrize("mode", ["soft", "hard", "deterministic"])
-REVERSE = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-Form = Literal["plain", "lengths"]
-FORM = pytest.mark.parametrize("form", ["plain", "lengths"])
+from tests.engine.recurrence.written import (
+    CELL,
+    FORM,
+    HIDDEN,
+    LENGTHS,
+    MODE,
+    REVERSE,
+    STATES,
+    Form,
+    assert_runs_equal,
+    gradients,
+    learnable,
+    some_inputs,
+    some_noise,
+    some_start,
+    some_weights,
+    written_cell,
+    written_run,
+)
 
 
 class WrittenDown(Noise):
@@ -34,117 +46,6 @@ class WrittenDown(Noise):
         draws: Tensor = self.draws  # type: ignore[attr-defined]
         assert draws.shape[2] == states
         return draws[:, start : start + steps].to(dtype)
-
-
-def some_weights(
-    cell: Cell, *, states: int = STATES, peephole: bool = False, bias: bool = True, tau: float = 0.7
-) -> Weights:
-    width = (4 if cell == "lstm" else 3) * HIDDEN
-    return Weights(
-        input=torch.randn(width, FEATURES, dtype=torch.float64),
-        recurrent=torch.randn(width, HIDDEN, dtype=torch.float64),
-        input_bias=torch.randn(width, dtype=torch.float64) if bias else None,
-        recurrent_bias=torch.randn(width, dtype=torch.float64) if bias else None,
-        states=torch.randn(states, HIDDEN, dtype=torch.float64),
-        temperature=torch.tensor(tau, dtype=torch.float64),
-        peephole=torch.randn(3, HIDDEN, dtype=torch.float64) if peephole else None,
-    )
-
-
-def some_inputs(batch: int = 3, time: int = 5) -> Tensor:
-    return torch.randn(batch, time, FEATURES, dtype=torch.float64)
-
-
-def some_start(cell: Cell, rows: int = 3) -> tuple[Tensor, Tensor | None]:
-    hidden, memory = torch.randn(2, rows, HIDDEN, dtype=torch.float64)
-    return hidden, memory if cell == "lstm" else None
-
-
-def some_noise(batch: int = 3, samples: int = 1) -> Noise:
-    return Noise.of(torch.arange(10, 10 + batch), samples, seed=4)
-
-
-def written_cell(cell: Cell, x: Tensor, h: Tensor, c: Tensor | None, weights: Weights) -> tuple[Tensor, Tensor | None]:
-    """u and c by PyTorch's own cells, or, with peepholes, by the equations of Gers & Schmidhuber."""
-    w = weights
-    if w.peephole is not None:
-        assert c is not None
-        gates = x @ w.input.T + h @ w.recurrent.T
-        if w.input_bias is not None and w.recurrent_bias is not None:
-            gates = gates + w.input_bias + w.recurrent_bias
-        d = HIDDEN
-        p_i, p_f, p_o = w.peephole
-        i, f = torch.sigmoid(gates[:, :d] + p_i * c), torch.sigmoid(gates[:, d : 2 * d] + p_f * c)
-        new = f * c + i * torch.tanh(gates[:, 2 * d : 3 * d])
-        return torch.sigmoid(gates[:, 3 * d :] + p_o * new) * torch.tanh(new), new
-    if cell == "lstm":
-        assert c is not None
-        return torch.lstm_cell(x, (h, c), w.input, w.recurrent, w.input_bias, w.recurrent_bias)
-    return torch.gru_cell(x, h, w.input, w.recurrent, w.input_bias, w.recurrent_bias), None
-
-
-class StraightThrough(torch.autograd.Function):
-    """One-hot of the largest entry of l + γ; its gradient by the formula of the soft α, written out."""
-
-    @staticmethod
-    def forward(ctx: Any, perturbed: Tensor, tau: Tensor) -> Tensor:
-        scaled = perturbed / tau
-        soft = torch.exp(scaled - scaled.logsumexp(-1, keepdim=True))
-        ctx.save_for_backward(soft, perturbed, tau)
-        return (perturbed == perturbed.amax(-1, keepdim=True)).to(soft.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        soft, perturbed, tau = ctx.saved_tensors
-        back = soft * (grads[0] - (soft * grads[0]).sum(-1, keepdim=True))
-        return back / tau, -(back * perturbed).sum() / tau**2
-
-
-def written_run(cell: Cell, x: Tensor, weights: Weights, h: Tensor, c: Tensor | None, noise: Noise, mode: Mode) -> Run:
-    """The recurrence for whole sequences, one sample, written out a second time."""
-    S, tau = weights.states, weights.temperature
-    gumbel = noise.gumbel(0, x.shape[1], len(S), x.dtype)
-    outputs, alphas = [], []
-    for t in range(x.shape[1]):
-        u, c = written_cell(cell, x[:, t], h, c, weights)
-        logits = torch.einsum("kd,nd->nk", S, u)
-        if mode == "hard":
-            alpha: Tensor = StraightThrough.apply(logits + gumbel[:, t], tau)  # type: ignore[no-untyped-call]
-        else:
-            scores = torch.exp((logits + (gumbel[:, t] if mode == "soft" else 0)) / tau)
-            alpha = scores / scores.sum(-1, keepdim=True)
-        h = torch.einsum("nk,kd->nd", alpha, S)
-        outputs.append(h)
-        alphas.append(alpha)
-    return Run(torch.stack(outputs, 1), h, c, torch.stack(alphas, 1))
-
-
-def assert_runs_equal(one: Run, other: Run, tolerance: float = 1e-12) -> None:
-    for a, b in zip(one, other, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None and b is not None:
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
-
-
-def converted(tensors: Any, dtype: torch.dtype) -> Any:
-    """A tuple, named or not, with its tensors in another dtype."""
-    changed = [None if tensor is None else tensor.detach().to(dtype) for tensor in tensors]
-    return type(tensors)(*changed) if hasattr(tensors, "_fields") else changed
-
-
-def gradients(result: Run, wanted: list[Tensor]) -> list[Tensor]:
-    """Gradients of a loss that weights every value of a result differently."""
-    parts = [part for part in result if part is not None]
-    loss = sum(
-        ((part * torch.linspace(-1, 2, part.numel(), dtype=part.dtype).view_as(part)).sum() for part in parts),
-        start=torch.zeros((), dtype=parts[0].dtype),
-    )
-    return list(torch.autograd.grad(loss, wanted))
-
-
-def learnable(weights: Weights, *others: Tensor | None) -> list[Tensor]:
-    """Every tensor among the weights and the others, with gradients enabled."""
-    return [tensor.requires_grad_() for tensor in (*weights, *others) if tensor is not None]
 
 
 # -- α -------------------------------------------------------------------------------------------------------
@@ -327,9 +228,6 @@ def test_sampling_without_noise_raises(mode: Mode) -> None:
 # -- lengths, direction, samples -----------------------------------------------------------------------------
 
 
-LENGTHS = torch.tensor([5, 1, 3])
-
-
 @CELL
 @MODE
 @REVERSE
@@ -424,123 +322,3 @@ def test_noise_drawn_in_blocks_equals_noise_drawn_at_once(
     in_blocks = run(cell, x, weights, h, c, noise=some_noise(), reverse=reverse)
     assert made == ([1] * 5 if values == 1 else [2, 2, 1])
     assert_runs_equal(in_blocks, at_once, tolerance=0)
-
-
-# -- gradients -----------------------------------------------------------------------------------------------
-
-
-@CELL
-@pytest.mark.parametrize("mode", ["soft", "deterministic"])
-@FORM
-@REVERSE
-@pytest.mark.parametrize("readout", ["state", "cell"])
-@pytest.mark.slow
-def test_gradients_of_every_tensor_are_those_of_finite_differences(
-    cell: Cell, mode: Mode, form: Form, reverse: bool, readout: reference.Readout
-) -> None:
-    weights = some_weights(cell, states=3, peephole=cell == "lstm")
-    x, (h, c) = some_inputs(batch=2, time=3), some_start(cell, rows=2)
-    lengths = torch.tensor([3, 2]) if form == "lengths" else None
-    present = [name for name, tensor in zip(Weights._fields, weights, strict=True) if tensor is not None]
-
-    def results(*tensors: Tensor) -> list[Tensor]:
-        given_weights = weights._replace(**dict(zip(present, tensors, strict=False)))
-        inputs, hidden, *memory = tensors[len(present) :]
-        result = run(
-            cell, inputs, given_weights, hidden, memory[0] if memory else None, noise=some_noise(batch=2),
-            mode=mode, lengths=lengths, reverse=reverse, readout=readout,
-        )  # fmt: skip
-        return [part for part in result if part is not None]
-
-    assert torch.autograd.gradcheck(results, learnable(weights, x, h, c))
-
-
-@CELL
-@pytest.mark.parametrize("peephole", [False, True])
-def test_straight_through_gradients_are_those_of_the_written_formula(cell: Cell, peephole: bool) -> None:
-    weights = some_weights(cell, peephole=peephole and cell == "lstm")
-    x, (h, c) = some_inputs(), some_start(cell)
-    wanted = learnable(weights, x, h, c)
-    ours = run(cell, x, weights, h, c, noise=some_noise(), mode="hard")
-    theirs = written_run(cell, x, weights, h, c, some_noise(), "hard")
-    assert_runs_equal(ours, theirs)
-    for one, other in zip(gradients(ours, wanted), gradients(theirs, wanted), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-        assert one.any()
-
-
-@CELL
-def test_straight_through_has_the_gradient_of_soft_at_one_step(cell: Cell) -> None:
-    """S is left out: h = Sᵀα, so its gradient holds α itself, hard in the one and soft in the other."""
-    weights, x, (h, c) = some_weights(cell), some_inputs(time=1), some_start(cell)
-    learnable(weights, x, h, c)
-    wanted = [tensor for tensor in (*weights, x, h, c) if tensor is not None and tensor is not weights.states]
-    hard, soft = (
-        gradients(run(cell, x, weights, h, c, noise=some_noise(), mode=mode), wanted) for mode in ("hard", "soft")
-    )
-    for one, other in zip(hard, soft, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
-
-
-@CELL
-def test_several_samples_add_their_gradients(cell: Cell) -> None:
-    weights, x, (h, c) = some_weights(cell), some_inputs(), some_start(cell, rows=6)
-    wanted = learnable(weights, x)
-
-    def slopes(rows: slice, noise: Noise) -> list[Tensor]:
-        memory = None if c is None else c[rows]
-        output = run(cell, x, weights, h[rows], memory, noise=noise, lengths=LENGTHS).output
-        return list(torch.autograd.grad(output.pow(2).sum(), wanted))
-
-    together = slopes(slice(0, 6), some_noise(samples=2))
-    apart = [slopes(slice(3 * s, 3 * s + 3), Noise.of(torch.arange(10, 13), 1, 4, s)) for s in range(2)]
-    for whole, first, second in zip(together, *apart, strict=True):
-        torch.testing.assert_close(whole, first + second, rtol=1e-12, atol=1e-12)
-
-
-# -- numerical range -----------------------------------------------------------------------------------------
-
-
-@CELL
-@MODE
-def test_bfloat16_is_only_storage(cell: Cell, mode: Mode) -> None:
-    """Input and output are rounded; the recurrence between is that of float32, bit by bit."""
-    weights, x, (h, c) = some_weights(cell), some_inputs(time=30), some_start(cell)
-    weights, (x, h, c) = converted(weights, torch.bfloat16), converted((x, h, c), torch.bfloat16)
-    stored = run(cell, x, weights, h, c, noise=some_noise(), mode=mode)
-    weights, (x, h, c) = converted(weights, torch.float32), converted((x, h, c), torch.float32)
-    exact = run(cell, x, weights, h, c, noise=some_noise(), mode=mode)
-    for a, b in zip(stored, exact, strict=True):
-        if b is not None:
-            assert a is not None
-            assert a.dtype == torch.bfloat16
-            assert torch.equal(a, b.bfloat16())
-
-
-@CELL
-@MODE
-def test_float32_follows_float64(cell: Cell, mode: Mode) -> None:
-    weights, x, (h, c) = some_weights(cell), some_inputs(time=10), some_start(cell)
-    double = run(cell, x, weights, h, c, noise=some_noise(), mode=mode)
-    x, h, c = converted((x, h, c), torch.float32)
-    single = run(cell, x, weights, h, c, noise=some_noise(), mode=mode)
-    assert single.output.dtype == torch.float32
-    assert_runs_equal(converted(single, torch.float64), double, 1e-4)
-
-
-@CELL
-@MODE
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_long_sequences_with_huge_logits_and_tiny_tau_stay_finite(cell: Cell, mode: Mode, dtype: torch.dtype) -> None:
-    weights = some_weights(cell, tau=1e-3)
-    weights = weights._replace(states=3e4 * weights.states)
-    x, (h, c) = some_inputs(batch=2, time=300), some_start(cell, rows=2)
-    weights, (x, h, c) = converted(weights, dtype), converted((x, h, c), dtype)
-    wanted = learnable(weights, x, h, c)
-    result = run(cell, x, weights, h, c, noise=some_noise(batch=2), mode=mode, readout="cell")
-    logits = result.output @ weights.states.T
-    assert logits.max() > 1e4
-    assert logits.min() < -1e4
-    assert all(part.isfinite().all() for part in result if part is not None)
-    torch.testing.assert_close(result.transitions.sum(-1), torch.ones(2, 300, dtype=dtype))
-    assert all(slope.isfinite().all() for slope in gradients(result, wanted))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -8,18 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU, STTauLSTM
-from sttau.automata import extract_dfa, extract_pa, learn, tomita
+from sttau.automata import extract_dfa, learn, tomita
 from sttau.automata.extraction import Table
 from sttau.automata.extraction.dfa import merge_states
-from sttau.automata.extraction.table import relaxed_draws
 from sttau.data import load
-from sttau.data.strings import as_dataset
 from sttau.inference import predict
 from sttau.languages import TOMITA_GRAMMARS
 from sttau.quickstart import Settings, learn_automaton
 from sttau.training import Update
-
-VOCABULARY = ("^", "0", "1")
+from tests.automata.extraction.small_networks import VOCABULARY, random_network
 
 
 class _Scripted(SequenceClassifier):
@@ -78,21 +74,9 @@ def test_states_that_only_a_later_symbol_distinguishes_are_not_merged() -> None:
     assert len(group.unique()) == 4
 
 
-def _random(states: int = 5, temperature: float = 1.5) -> SequenceClassifier:
-    torch.manual_seed(39)  # with five states, both tables then have two reachable groups
-    model = SequenceClassifier(STTauGRU(4, 8, states, temperature=temperature), 2, nn.Embedding(3, 4))
-    assert model.embedding is not None
-    with torch.no_grad():
-        model.finite_state_layer.states.mul_(2)
-        model.head.weight.mul_(4)
-        model.embedding.weight.mul_(6)
-    model.set_metadata(load("tomita3", "train"))
-    return model.double()
-
-
 @pytest.mark.parametrize("table", ["categorical", "relaxed mean"])
 def test_every_edge_has_a_distribution_and_both_variances(table: Table) -> None:
-    model, data = _random(), load("tomita3", "train").select(torch.arange(0, 2000, 20))
+    model, data = random_network(), load("tomita3", "train").select(torch.arange(0, 2000, 20))
     for known in (None, data):
         extracted = extract_dfa(model, table=table, data=known)
         assert set(extracted.edges) == {(state, symbol) for state in extracted.dfa.states for symbol in "01"}
@@ -104,52 +88,6 @@ def test_every_edge_has_a_distribution_and_both_variances(table: Table) -> None:
             assert 0 <= edge.mixture <= 0.25
         assert extracted.table == table
         assert len(extracted.dfa.states) > 1
-
-
-@pytest.mark.parametrize("table", ["categorical", "relaxed mean"])
-def test_counts_are_the_visits_of_the_data(table: Table) -> None:
-    model, data = _random(), load("tomita3", "train")
-    extracted = extract_dfa(model, table=table, data=data)
-    assert sorted(itertools.chain(*extracted.members.values())) == [0, 1, 2, 3, 4]  # no group is unreachable
-    alive = torch.arange(data.inputs.shape[1])[None] < data.lengths[:, None]
-    for token, symbol in enumerate("01", 1):
-        steps = int((alive & (data.inputs == token))[:, 1:].sum())
-        assert sum(extracted.edges[state, symbol].count for state in extracted.dfa.states) == pytest.approx(steps)
-
-
-def test_draws_at_a_pure_state_have_the_moments_of_the_relaxation() -> None:
-    # two states, p = 0.9 and 0.1: E[α] = 0.816 at τ = 1 (docs/mathematics.md, §5)
-    draws = relaxed_draws(torch.tensor([0.9, 0.1], dtype=torch.float64), 1.0, seed=0, draws=100_000)[:, 0]
-    assert float(draws.mean()) == pytest.approx(0.816, abs=0.002)
-    cold = relaxed_draws(torch.tensor([0.9, 0.1], dtype=torch.float64), 0.01, seed=0, draws=100_000)[:, 0]
-    assert float(cold.var()) == pytest.approx(0.09, abs=0.003)  # a Bernoulli draw
-
-
-def test_the_categorical_automaton_is_the_exact_network_and_the_relaxed_one_is_not() -> None:
-    model = _random()
-    strings = ["", "0", "110", "010011", "1" * 30]
-    data = as_dataset(strings, torch.zeros(5), "01")
-    exact = predict(model, data.inputs, data.lengths, mode="exact").mean[:, 1]
-    categorical, relaxed = extract_pa(model), extract_pa(model, table="relaxed mean")
-    assert (categorical.table, relaxed.table) == ("categorical", "relaxed mean")
-    torch.testing.assert_close(categorical.pa.probability(strings), exact, atol=1e-9, rtol=0)
-    assert float((relaxed.pa.probability(strings) - exact).abs().max()) > 0.01
-
-
-def test_copies_of_states_are_merged_and_the_defect_is_reported() -> None:
-    model = _random(6)
-    with torch.no_grad():
-        states = model.finite_state_layer.states
-        states[3:] = states[:3]
-    extracted = extract_pa(model)
-    assert extracted.pa.num_states == 3
-    assert extracted.full.num_states == 6
-    assert extracted.reduction.defect < 1e-9
-    assert {frozenset(members) for members in extracted.reduction.members} == {
-        frozenset({0, 3}),
-        frozenset({1, 4}),
-        frozenset({2, 5}),
-    }
 
 
 def test_an_automaton_can_be_extracted_at_any_point_of_training() -> None:
@@ -178,18 +116,6 @@ def test_a_network_trained_on_tomita_1_is_proved_equal_to_it() -> None:
     run = learn_automaton(Settings(grammar=1, automaton_updates=300, automaton_attempts=2), seed=0)
     assert run.equivalence
     assert run.wrong == 0
-
-
-def test_wrong_arguments_are_rejected() -> None:
-    model = SequenceClassifier(STTauGRU(2, 4, 3), 2, nn.Embedding(3, 2))
-    with pytest.raises(ValueError, match="vocabulary is needed: the model has none"):
-        extract_dfa(model)
-    with pytest.raises(ValueError, match="table must be one of 'categorical', 'relaxed mean', got 'mean'"):
-        extract_pa(model, VOCABULARY, table="mean")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="accept must be a class from 0 to 1, got 2"):
-        extract_pa(model, VOCABULARY, accept=2)
-    with pytest.raises(ValueError, match="LSTM's memory"):
-        extract_pa(SequenceClassifier(STTauLSTM(2, 4, 3), 2, nn.Embedding(3, 2)), VOCABULARY)
 
 
 @pytest.mark.parametrize(
