@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 
 from sttau.comparison import Comparison
 from sttau.jobs import read_results
-from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, roofline_table, speed_figure, speed_table
+from sttau.plotting.speed import HEADER, compare_speed, speed_figure, speed_table
 from sttau.plotting.style import look
-from sttau.plotting.words import WordMove, words_figure
 from sttau.tables import markdown_table
 from sttau_reproduction.automata import figures as automata_figures
 from sttau_reproduction.automata import tables as automata_tables
 from sttau_reproduction.automata.snapshots import read_snapshots
+from sttau_reproduction.automata.words import WordMove, words_figure
 from sttau_reproduction.cartpole import figures as cartpole_figures
 from sttau_reproduction.cartpole import tables as cartpole_tables
 from sttau_reproduction.classification.report import write_report
@@ -27,7 +27,7 @@ from sttau_reproduction.pages import renew_file, save_figure
 from sttau_reproduction.power import figures as power_figures
 from sttau_reproduction.power import tables as power_tables
 from sttau_reproduction.power.shown import read_hours
-from sttau_reproduction.speed.tables import BASELINES, COMPILED, baseline_table, compiled_rows
+from sttau_reproduction.speed.tables import BASELINES, COMPILED, ROOFLINE, baseline_table, compiled_rows, roofline_table
 
 #: Pages on classification, from the root of the repository.
 CLASSIFICATION = tuple(f"reproduction/docs/{name}.md" for name in ("results", "analyses", "log"))
