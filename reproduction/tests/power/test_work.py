@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +15,11 @@ from sttau.jobs import Outcome, read_results
 from sttau_reproduction.cli import app
 from sttau_reproduction.power import data
 from sttau_reproduction.power import work as power
-from sttau_reproduction.power.data import CENTRE, SCALE, to_power
+from sttau_reproduction.power.data import to_power
 from sttau_reproduction.power.declaration import AHEAD, METHODS, QUICK, Plan, cells, name_of
-from sttau_reproduction.power.evaluation import evaluate
-from sttau_reproduction.power.mixture import StateMixture
-from sttau_reproduction.power.shown import read_hours
-from sttau_reproduction.power.work import forecast_distribution, measure
+from sttau_reproduction.power.weeks import LOSSES, over_weeks
+from sttau_reproduction.power.work import measure
+from sttau_reproduction.records import read_records
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +66,7 @@ def test_every_method_and_baseline_has_its_cells_and_no_two_are_the_same() -> No
     assert len({cell.key for cell in every}) == len(every)
     for setting in ("paper", "hour", "day"):
         seeds = {m: sum(c.method == m and c.settings["setting"] == setting for c in every) for m in METHODS}
-        assert (seeds.pop("automaton"), min(seeds.values())) == (0 if setting == "paper" else 3, 3)
+        assert (seeds.pop("automaton"), min(seeds.values())) == (0 if setting == "paper" else 5, 5)
     assert {name_of(cell) for cell in every} >= {"st-tau", "st-tau, one path", "boosted trees", "persistence"}
 
 
@@ -118,24 +116,6 @@ def test_persistence_says_what_was_and_is_calibrated_on_a_steady_series(tmp_path
     assert abs(metrics["coverage_80"] - 80) < 8
 
 
-def test_metrics_of_a_log_normal_distribution_follow_its_formulas() -> None:
-    """Mean, median, quantiles and density."""
-    mean, variance = torch.full((1, 4000, 1), 0.5, dtype=torch.float64), torch.full((1, 4000, 1), 0.25).double()
-    drawn = to_power(mean + 0.5 * torch.randn(mean.shape, dtype=torch.float64))[0, :, 0]
-    answer = forecast_distribution(mean, variance, drawn)
-    middle, deviation = CENTRE + 0.5 * SCALE, 0.5 * SCALE
-    assert float(answer.mean[0]) == pytest.approx(math.exp(middle + deviation**2 / 2), rel=1e-6)
-    found = evaluate(answer.points, answer.mean, drawn)
-    assert found["width_95"] == pytest.approx(
-        math.exp(middle + 1.95996 * deviation) - math.exp(middle - 1.95996 * deviation), rel=2e-3
-    )
-    for level in (50, 80, 95):
-        assert abs(found[f"coverage_{level}"] - level) < 3
-    exact = torch.distributions.LogNormal(middle, deviation)
-    assert answer.extra["nll"] == pytest.approx(-float(exact.log_prob(drawn).mean()), rel=1e-4)
-    assert answer.extra["aleatoric"] == pytest.approx(float(exact.variance.sqrt()), rel=1e-6)
-
-
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are computed in this process, which has the series."""
@@ -153,7 +133,15 @@ def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch:
     shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert "results.jsonl.gz" in shown.output
     assert len(read_results(tmp_path / "results.jsonl.gz")) == 2
-    assert [set(line) for line in read_hours(tmp_path / "hours.jsonl.gz")] == [{"setting", "name", "seed", "pit"}] * 2
+    assert [set(line) for line in read_records(tmp_path / "hours.jsonl.gz")] == [{"setting", "name", "seed", "pit"}] * 2
+    weeks = read_records(tmp_path / "weeks.jsonl.gz")
+    assert [(line["name"], line["runs"], sum(line["hours"])) for line in weeks] == [
+        ("persistence", 1, 299), ("lstm", 1, 299),
+    ]  # fmt: skip
+    for line, result in zip(weeks, read_results(tmp_path / "results.jsonl.gz"), strict=True):
+        assert set(line["sums"]) == set(LOSSES) & set(result.metrics)
+        for metric in line["sums"]:
+            assert over_weeks(line, metric).value == pytest.approx(result.metrics[metric], abs=1e-5)
 
 
 def test_a_history_of_one_hour_is_refused() -> None:
@@ -172,7 +160,7 @@ def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
 def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Path) -> None:
     plan = replace(QUICK, updates=dict.fromkeys(QUICK.updates, 2))
     power.run(tmp_path, plan, methods=["lstm", "dropout"])
-    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_hours(tmp_path / "hours.jsonl.gz")
+    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_records(tmp_path / "hours.jsonl.gz")
     names = [(line["setting"], line["name"]) for line in hours]
     assert names == [
         ("paper", "lstm"), ("paper", "dropout"), ("hour", "lstm"), ("hour", "dropout"), ("day", "lstm"),
@@ -183,26 +171,8 @@ def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Pat
     kept = [name == "dropout" for _, name in names]
     assert [result.settings["samples"] for result in again] == [3 if stays else 5 for stays in kept]
     assert [one == two for one, two in zip(results, again, strict=True)] == kept
-    assert read_hours(tmp_path / "hours.jsonl.gz") == hours  # an LSTM draws nothing
+    assert read_records(tmp_path / "hours.jsonl.gz") == hours  # an LSTM draws nothing
+    weeks = [(line["setting"], line["name"]) for line in read_records(tmp_path / "weeks.jsonl.gz")]
+    assert weeks == [name for name in names if name[0] != "paths"]
     with pytest.raises(ValueError, match="no method 'gru'; choose among automaton, bayes"):
         power.run(tmp_path, plan, methods=["gru"])
-
-
-def test_a_mixture_over_states_is_the_distribution_that_is_sampled_from_it() -> None:
-    torch.manual_seed(0)
-    weights = torch.rand(6, 3).double()
-    mean, variance = torch.tensor([[-1.0, 0.0, 2.0], [0.5, 0.1, 1.0]]).double()
-    states = StateMixture(weights / weights.sum(1, keepdim=True), mean, variance)
-    state = torch.multinomial(states.weights, 200_000, replacement=True)
-    drawn = states.mean[state] + states.variance[state].sqrt() * torch.randn(state.shape).double()
-    points = states.points(100)
-    assert bool((points.diff(dim=0) > 0).all())
-    for hour in range(6):
-        share = (drawn[hour] < points[:, hour, None]).double().mean(1)
-        assert float((share - (torch.arange(100) + 0.5) / 100).abs().max()) < 0.005
-    power_of = to_power(points.median(0).values)
-    found = power.forecast_states(states, power_of)
-    each = to_power(drawn).mean(1)
-    torch.testing.assert_close(found.mean, each, rtol=0.02, atol=0)
-    spread = found.extra["aleatoric"] ** 2 + found.extra["epistemic"] ** 2
-    assert spread == pytest.approx(float(to_power(drawn).var(1).mean()), rel=0.1)
