@@ -12,7 +12,6 @@ def test_the_committed_temperature_is_that_of_scaling_in_one_experiment_and_tau_
     for path, name in (
         ("paper/results.jsonl", "scaling_temperature"),
         ("cartpole/temperature.jsonl.gz", "tau"),
-        ("household-power/results.jsonl.gz", "tau"),
         ("automata/results.jsonl.gz", "tau"),
     ):
         found = [result for result in read_results(RESULTS / path) if "temperature" in result.metrics]

@@ -15,6 +15,7 @@ from sttau.metrics import (
     gaussian_nll,
     sample_crps,
 )
+from sttau.metrics.crps import sample_crps_terms
 from tests.metrics.data import mixture
 
 
@@ -56,6 +57,12 @@ def test_sample_crps_is_the_sum_over_pairs(seed: int, samples: int, size: int) -
     assert plain >= -1e-12
     if samples > 1:
         assert sample_crps(x, y) == pytest.approx(fair, abs=1e-12)
+
+
+def test_terms_are_the_scores_of_single_predictions() -> None:
+    x, _, y = mixture(0, 7, 20)
+    single = [sample_crps(x[:, [place]], y[[place]], fair=False) for place in range(20)]
+    assert sample_crps_terms(x, y, fair=False).flatten().tolist() == pytest.approx(single, abs=1e-12)
 
 
 def test_sample_crps_is_the_mixture_without_variance() -> None:

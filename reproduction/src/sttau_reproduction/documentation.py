@@ -26,7 +26,7 @@ from sttau_reproduction.classification.report import write_report
 from sttau_reproduction.pages import renew_file, save_figure
 from sttau_reproduction.power import figures as power_figures
 from sttau_reproduction.power import tables as power_tables
-from sttau_reproduction.power.shown import read_hours
+from sttau_reproduction.records import read_records
 from sttau_reproduction.speed.tables import BASELINES, COMPILED, ROOFLINE, baseline_table, compiled_rows, roofline_table
 
 #: Pages on classification, from the root of the repository.
@@ -54,7 +54,7 @@ def renew_documentation(root: Path) -> Iterator[Path]:
     drawn = (
         automata_figures.draw(read_snapshots(results / "automata/snapshots.json"))
         | cartpole_figures.draw(results / "cartpole")
-        | power_figures.draw(read_hours(results / "household-power/hours.jsonl.gz"))
+        | power_figures.draw(read_records(results / "household-power/hours.jsonl.gz"))
     )
     review_automaton = json.loads((root / "benchmarks/review_automaton.json").read_text("utf-8"))
     if "drawn" in review_automaton:
@@ -112,7 +112,10 @@ def page_tables(root: Path) -> dict[str, dict[str, str]]:
     results = root / _RESULTS
     automata = automata_tables.tables(read_results(results / "automata/results.jsonl.gz"))
     compiled = compiled_rows(read_results(results / "automata/speed.jsonl"))
-    power = power_tables.tables(read_results(results / "household-power/results.jsonl.gz"))
+    power = power_tables.tables(
+        read_results(results / "household-power/results.jsonl.gz"),
+        read_records(results / "household-power/weeks.jsonl.gz"),
+    )
     return {
         "docs/automata.md": _named("automata", {"compiled": markdown_table(compiled, COMPILED)}),
         "reproduction/docs/automata.md": _named("automata", automata),

@@ -1,28 +1,29 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
-from sttau_reproduction.power.data import CENTRE, SCALE, to_power
-from sttau_reproduction.power.evaluation import evaluate
-from sttau_reproduction.power.work import forecast_distribution
+from sttau.metrics import gaussian_crps
+from sttau_reproduction.power.evaluation import LEVELS, evaluate, recalibrate
+
+SHARES = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
 
 
-def test_metrics_of_a_log_normal_distribution_follow_its_formulas() -> None:
-    """Mean, median, quantiles and density."""
-    mean, variance = torch.full((1, 4000, 1), 0.5, dtype=torch.float64), torch.full((1, 4000, 1), 0.25).double()
-    drawn = to_power(mean + 0.5 * torch.randn(mean.shape, dtype=torch.float64))[0, :, 0]
-    answer = forecast_distribution(mean, variance, drawn)
-    middle, deviation = CENTRE + 0.5 * SCALE, 0.5 * SCALE
-    assert float(answer.mean[0]) == pytest.approx(math.exp(middle + deviation**2 / 2), rel=1e-6)
-    found = evaluate(answer.points, answer.mean, drawn)
-    assert found["width_95"] == pytest.approx(
-        math.exp(middle + 1.95996 * deviation) - math.exp(middle - 1.95996 * deviation), rel=2e-3
-    )
-    for level in (50, 80, 95):
-        assert abs(found[f"coverage_{level}"] - level) < 3
-    exact = torch.distributions.LogNormal(middle, deviation)
-    assert answer.extra["nll"] == pytest.approx(-float(exact.log_prob(drawn).mean()), rel=1e-4)
-    assert answer.extra["aleatoric"] == pytest.approx(float(exact.variance.sqrt()), rel=1e-6)
+def test_points_of_a_gaussian_have_its_crps_and_intervals() -> None:
+    power = torch.randn(5000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points = torch.special.ndtri(SHARES)[:, None].expand(-1, len(power))
+    found = evaluate(points, torch.zeros_like(power), power)
+    exact = gaussian_crps(torch.zeros(len(power), 1), torch.ones(len(power), 1), power[:, None])
+    assert found["crps"] == pytest.approx(exact, abs=1e-3)
+    for level in LEVELS:
+        assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(100 * level, abs=2)
+        width = 2 * float(torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64)))
+        assert found[f"width_{100 * level:.0f}"] == pytest.approx(width, rel=1e-2)
+
+
+def test_recalibration_corrects_a_shift_and_a_scale() -> None:
+    held_out, power = torch.randn(2, 5000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    said = (3 * torch.special.ndtri(SHARES) + 1)[:, None].expand(-1, len(power))
+    found = evaluate(recalibrate(said, said, held_out), torch.zeros_like(power), power)
+    assert [found[f"coverage_{100 * level:.0f}"] for level in LEVELS] == pytest.approx([50, 80, 95], abs=2)
+    assert found["crps"] < 0.95 * evaluate(said, torch.zeros_like(power), power)["crps"]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from reproduction.tests.power.made_up import hours_of
 from sttau_reproduction.power.figures import draw
-from sttau_reproduction.power.shown import read_hours, reduce_hours
+from sttau_reproduction.power.shown import reduce_hours
+from sttau_reproduction.records import read_records
 
 RESULTS = Path(__file__).parents[2] / "results" / "household-power"
 
@@ -22,6 +23,6 @@ def test_the_reduced_hours_are_enough_for_every_figure() -> None:
 
 
 def test_the_committed_hours_are_those_that_are_drawn() -> None:
-    lines = read_hours(RESULTS / "hours.jsonl.gz")
-    assert len(lines) == 71
+    lines = read_records(RESULTS / "hours.jsonl.gz")
+    assert len(lines) == 111
     assert all({"setting", "name", "seed"} < set(line) for line in lines if line["setting"] in ("paper", "hour", "day"))

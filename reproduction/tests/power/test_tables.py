@@ -3,11 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 from sttau.jobs import Result
-from sttau_reproduction.power.tables import distributions_table, paper_table, paths_table
+from sttau_reproduction.power.tables import WEEKS, distributions_table, paper_table, paths_table, weeks_table
 
 
 def _result(method: str, seed: int, metrics: dict[str, float], **settings: Any) -> Result:
-    settings = {"setting": "hour", "head": "law", **settings}
+    settings = {"setting": "hour", "head": "distribution", **settings}
     return Result("household-power", "household_power", method, None, seed, metrics, settings, 1.0)
 
 
@@ -32,3 +32,25 @@ def test_tables_of_other_settings_have_their_own_columns() -> None:
     assert row == ("Bayes LSTM", "1", "0.2500", "", "0.010", "", "3.2")
     (row,) = paths_table([_result("seasonal, 24 h", 0, metrics, setting="paths")])
     assert (row[0], row[2], row[6]) == ("seasonal, 24 h", "0.200", "0.400")
+
+
+def _weeks(name: str, **sums: list[float]) -> dict[str, Any]:
+    return {
+        "setting": "hour", "name": name, "week": [1, 2], "measured": [1, 1], "hours": [100, 100], "sums": sums,
+        "over_hours": {metric: [0.25, 0.75] for metric in sums},
+    }  # fmt: skip
+
+
+def test_intervals_over_weeks_stand_beside_the_difference_to_the_lstm() -> None:
+    lines = [
+        _weeks("persistence", crps=[60.0, 60.0]),
+        _weeks("lstm", crps=[40.0, 60.0], nll=[20.0, 20.0]),
+        _weeks("bayes", crps=[50.0, 70.0], nll=[10.0, 10.0]),
+        {**_weeks("lstm"), "setting": "day"},
+    ]
+    rows = [dict(enumerate(row)) for row in weeks_table(lines, "hour")]
+    assert [len(row) for row in rows] == [len(WEEKS)] * 3
+    persistence, lstm, bayes = rows
+    assert [lstm[column] for column in range(5)] == ["LSTM", "0.5000", "[0.2500, 0.7500]", "[0.4000, 0.6000]", ""]
+    assert (bayes[4], bayes[5], bayes[9]) == (*["+0.1000 [+0.1000, +0.1000]"] * 2, "-0.100 [-0.100, -0.100]")
+    assert (persistence[4], persistence[6], persistence[9]) == ("+0.1000 [+0.0000, +0.2000]", "", "")

@@ -13,8 +13,9 @@ from sttau_reproduction.power import data
 from sttau_reproduction.power import work as power
 from sttau_reproduction.power.data import to_power
 from sttau_reproduction.power.declaration import AHEAD, METHODS, QUICK, cells
-from sttau_reproduction.power.shown import read_hours
+from sttau_reproduction.power.weeks import LOSSES, over_weeks
 from sttau_reproduction.power.work import measure
+from sttau_reproduction.records import read_records
 
 pytestmark = pytest.mark.usefixtures("series")
 
@@ -86,7 +87,15 @@ def test_a_run_writes_results_and_what_figures_need(tmp_path: Path, monkeypatch:
     shown = CliRunner().invoke(app, ["power", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert "results.jsonl.gz" in shown.output
     assert len(read_results(tmp_path / "results.jsonl.gz")) == 2
-    assert [set(line) for line in read_hours(tmp_path / "hours.jsonl.gz")] == [{"setting", "name", "seed", "pit"}] * 2
+    assert [set(line) for line in read_records(tmp_path / "hours.jsonl.gz")] == [{"setting", "name", "seed", "pit"}] * 2
+    weeks = read_records(tmp_path / "weeks.jsonl.gz")
+    assert [(line["name"], line["runs"], sum(line["hours"])) for line in weeks] == [
+        ("persistence", 1, 299), ("lstm", 1, 299),
+    ]  # fmt: skip
+    for line, result in zip(weeks, read_results(tmp_path / "results.jsonl.gz"), strict=True):
+        assert set(line["sums"]) == set(LOSSES) & set(result.metrics)
+        for metric in line["sums"]:
+            assert over_weeks(line, metric).value == pytest.approx(result.metrics[metric], abs=1e-5)
 
 
 def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
@@ -99,7 +108,7 @@ def test_tau_is_not_called_temperature(tmp_path: Path) -> None:
 def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Path) -> None:
     plan = replace(QUICK, updates=dict.fromkeys(QUICK.updates, 2))
     power.run(tmp_path, plan, methods=["lstm", "dropout"])
-    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_hours(tmp_path / "hours.jsonl.gz")
+    results, hours = read_results(tmp_path / "results.jsonl.gz"), read_records(tmp_path / "hours.jsonl.gz")
     names = [(line["setting"], line["name"]) for line in hours]
     assert names == [
         ("paper", "lstm"), ("paper", "dropout"), ("hour", "lstm"), ("hour", "dropout"), ("day", "lstm"),
@@ -110,6 +119,8 @@ def test_one_method_is_computed_alone_and_the_lines_of_others_stay(tmp_path: Pat
     kept = [name == "dropout" for _, name in names]
     assert [result.settings["samples"] for result in again] == [3 if stays else 5 for stays in kept]
     assert [one == two for one, two in zip(results, again, strict=True)] == kept
-    assert read_hours(tmp_path / "hours.jsonl.gz") == hours  # an LSTM draws nothing
+    assert read_records(tmp_path / "hours.jsonl.gz") == hours  # an LSTM draws nothing
+    weeks = [(line["setting"], line["name"]) for line in read_records(tmp_path / "weeks.jsonl.gz")]
+    assert weeks == [name for name in names if name[0] != "paths"]
     with pytest.raises(ValueError, match="no method 'gru'; choose among automaton, bayes"):
         power.run(tmp_path, plan, methods=["gru"])

@@ -51,13 +51,18 @@ def sample_crps(samples: Any, targets: Any, fair: bool = True) -> float:
         (0.5, 0.0)
     """
     x, y = check_samples(samples, targets)
-    count = len(x)
-    if fair and count < 2:
+    if fair and len(x) < 2:
         raise ValueError("the fair score needs at least 2 samples; draw more, or pass fair=False")
-    x = (x - y).sort(dim=0).values  # centered: large targets cost no accuracy
+    return float(sample_crps_terms(x, y, fair).mean())
+
+
+def sample_crps_terms(samples: Tensor, targets: Tensor, fair: bool = True) -> Tensor:
+    """Return (predictions, outputs) terms whose mean is :func:`sample_crps`."""
+    count = len(samples)
+    x = (samples - targets).sort(dim=0).values  # centered: large targets cost no accuracy
     weight = (2 * torch.arange(1, count + 1, dtype=torch.float64, device=x.device) - count - 1)[:, None, None]
     pairs = 2 * (weight * x).sum(0)  # Σ_ij |x_i - x_j|
-    return float((x.abs().mean(0) - pairs / (2 * count * (count - 1 if fair else count))).mean())
+    return x.abs().mean(0) - pairs / (2 * count * (count - 1 if fair else count))
 
 
 def _distance(shift: Tensor, variance: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ def power(
         Path | None, typer.Option(help="Folder for results; reproduction/results/household-power, or …-quick.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Very small networks, to check that everything runs.")] = False,
-    seeds: Annotated[int, typer.Option(help="Number of seeds per network.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of seeds per network.")] = 5,
     history: Annotated[int, typer.Option(help="Number of input hours, for instance 168.")] = 24,
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     method: Annotated[

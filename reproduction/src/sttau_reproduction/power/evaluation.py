@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.metrics import pit_histogram, sample_crps
+from sttau.metrics import pit_histogram
+from sttau.metrics.crps import sample_crps_terms
 
 LEVELS = (0.5, 0.8, 0.95)
 SHOWN = 24 * 7  # hours whose forecasts are kept
@@ -23,22 +24,30 @@ def evaluate(points: Tensor, mean: Tensor, power: Tensor) -> dict[str, float]:
         mean: (hours,) point forecasts.
         power: (hours,) measured power.
 
+    Returns:
+        Means over the hours.
+
     Example:
         >>> found = evaluate(torch.arange(1.0, 100.0)[:, None] / 10, torch.tensor([5.0]), torch.tensor([8.0]))
         >>> found["mse"], found["coverage_80"], round(found["width_80"], 2)
         (9.0, 100.0, 7.92)
     """
+    return {name: float(values.mean()) for name, values in evaluate_hours(points, mean, power).items()}
+
+
+def evaluate_hours(points: Tensor, mean: Tensor, power: Tensor) -> dict[str, Tensor]:
+    """Return (hours,) terms whose means are :func:`evaluate`."""
     ordered = points.sort(dim=0).values
-    metrics = {
-        "mse": float((mean - power).square().mean()),
-        "mae": float((quantile(ordered, 0.5) - power).abs().mean()),
-        "crps": sample_crps(ordered, power, fair=False),
+    terms = {
+        "mse": (mean - power).square(),
+        "mae": (quantile(ordered, 0.5) - power).abs(),
+        "crps": sample_crps_terms(ordered[..., None].double(), power[:, None].double(), fair=False)[:, 0],
     }
     for level in LEVELS:
         low, high = quantile(ordered, (1 - level) / 2), quantile(ordered, (1 + level) / 2)
-        metrics[f"coverage_{100 * level:.0f}"] = 100 * float(((low <= power) & (power <= high)).double().mean())
-        metrics[f"width_{100 * level:.0f}"] = float((high - low).mean())
-    return metrics
+        terms[f"coverage_{100 * level:.0f}"] = 100 * ((low <= power) & (power <= high)).double()
+        terms[f"width_{100 * level:.0f}"] = high - low
+    return terms
 
 
 def quantile(ordered: Tensor, share: float) -> Tensor:

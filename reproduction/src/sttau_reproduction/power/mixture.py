@@ -36,9 +36,13 @@ class StateMixture(NamedTuple):
             >>> round(one.nll(torch.zeros(1)), 4)
             0.9189
         """
+        return float(self.nll_terms(truth).mean())
+
+    def nll_terms(self, truth: Tensor) -> Tensor:
+        """Return (hours,) terms whose mean is :meth:`nll`."""
         squares = (truth[:, None] - self.mean).square() / self.variance
         parts = self.weights.log() - 0.5 * (squares + (2 * math.pi * self.variance).log())
-        return float(-parts.logsumexp(dim=1).mean())
+        return -parts.logsumexp(dim=1)
 
     def points(self, count: int) -> Tensor:
         """Points of equal probability, (count, hours), in ascending order.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 #: A line of ``hours.jsonl.gz``: first test hours of one cell, and its PIT histogram.
@@ -38,8 +35,3 @@ def reduce_hours(line: Hours) -> Hours:
         kept["power"] = line["power"][: 24 * DAYS]
         kept["bands"] = {share: values[: 24 * DAYS] for share, values in line["bands"].items()}
     return kept
-
-
-def read_hours(path: Path) -> list[Hours]:
-    """Read ``hours.jsonl.gz``."""
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]

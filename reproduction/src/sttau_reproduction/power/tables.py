@@ -10,11 +10,16 @@ from sttau.jobs import Result
 from sttau.plotting.style import method_title
 from sttau.tables import markdown_table
 from sttau_reproduction.power.declaration import AHEAD, METHODS, name_of
+from sttau_reproduction.power.weeks import Estimate, Weeks, over_hours, over_weeks
 
 PAPER = ("method", "runs", "MSE", "MAE", "epistemic", "95 % width", "95 % coverage")
 DISTRIBUTIONS = (
     "method", "runs", "MSE", "vs. persistence", "MAE", "NLL", "CRPS", "50 %", "80 %", "95 %", "95 % width",
     "aleatoric", "epistemic", "CRPS, recal.", "95 %, recal.",
+)  # fmt: skip
+WEEKS = (
+    "method", "CRPS", "over hours", "over weeks", "minus LSTM", "minus LSTM, measured hours",
+    "NLL", "over hours", "over weeks", "minus LSTM", "95 %", "over hours", "over weeks",
 )  # fmt: skip
 PATHS = ("method", "runs", "CRPS", *(f"CRPS, {hour} h" for hour in AHEAD), "MSE", "80 %", "95 %", "95 % width")
 
@@ -114,11 +119,45 @@ def paths_table(results: Iterable[Result]) -> list[tuple[str, ...]]:
     return rows
 
 
-def tables(results: Sequence[Result]) -> dict[str, str]:
+def weeks_table(lines: Iterable[Weeks], setting: str) -> list[tuple[str, ...]]:
+    """Rows under ``WEEKS``: means over runs with intervals over hours and over weeks, and differences to the LSTM."""
+    chosen = {line["name"]: line for line in lines if line["setting"] == setting}
+    rows: list[tuple[str, ...]] = []
+    for name, line in chosen.items():
+        crps, nll, coverage = (_intervals(line, *shown) for shown in (("crps", 4), ("nll", 3), ("coverage_95", 1)))
+        lstm = chosen["lstm"] if name != "lstm" else None
+        differences = [_difference(line, lstm, "crps", 4, measured) for measured in (False, True)]
+        rows.append((title_of(name), *crps, *differences, *nll, _difference(line, lstm, "nll", 3), *coverage))
+    return rows
+
+
+def _intervals(line: Weeks, metric: str, digits: int) -> tuple[str, str, str]:
+    """A mean, its interval over hours, and its interval over weeks."""
+    if metric not in line["sums"]:
+        return "", "", ""
+    hours, weeks = over_hours(line, metric), over_weeks(line, metric)
+    return f"{weeks.value:.{digits}f}", _range(hours, f".{digits}f"), _range(weeks, f".{digits}f")
+
+
+def _difference(line: Weeks, other: Weeks | None, metric: str, digits: int, measured: bool = False) -> str:
+    """The difference to another method with its interval over weeks; nothing where one of them has no such metric."""
+    if other is None or metric not in line["sums"] or metric not in other["sums"]:
+        return ""
+    found = over_weeks(line, metric, other, measured)
+    return f"{found.value:+.{digits}f} {_range(found, f'+.{digits}f')}"
+
+
+def _range(found: Estimate, form: str) -> str:
+    return f"[{found.low:{form}}, {found.high:{form}}]"
+
+
+def tables(results: Sequence[Result], weeks: Sequence[Weeks] = ()) -> dict[str, str]:
     """All tables as Markdown, by name."""
     return {
         "paper": markdown_table(paper_table(results), PAPER),
         "hour": markdown_table(distributions_table(results, "hour"), DISTRIBUTIONS),
         "day": markdown_table(distributions_table(results, "day"), DISTRIBUTIONS),
         "paths": markdown_table(paths_table(results), PATHS),
+        "weeks-hour": markdown_table(weeks_table(weeks, "hour"), WEEKS, text_columns=1),
+        "weeks-day": markdown_table(weeks_table(weeks, "day"), WEEKS, text_columns=1),
     }

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,10 +37,8 @@ from sttau.seeds import derive_seed
 from sttau.training import fit
 from sttau_reproduction.power.data import (
     CALENDAR,
-    CENTRE,
     DEVIATION,
     MEAN,
-    SCALE,
     Hours,
     hours,
     read_calendar,
@@ -50,20 +47,18 @@ from sttau_reproduction.power.data import (
     to_power,
 )
 from sttau_reproduction.power.declaration import AHEAD, EXPERIMENT, Plan, cells, name_of
-from sttau_reproduction.power.evaluation import evaluate, recalibrate, summarize
-from sttau_reproduction.power.mixture import StateMixture, read_states
-from sttau_reproduction.power.shown import read_hours, reduce_hours
-
-_POINTS = 1000  # of equal probability, that represent a distribution
-
-
-class Forecast(NamedTuple):
-    """A forecast of all test hours, as points, and further metrics."""
-
-    points: Tensor
-    mean: Tensor
-    extra: dict[str, float]
-
+from sttau_reproduction.power.evaluation import evaluate, evaluate_hours, recalibrate, summarize
+from sttau_reproduction.power.forecasts import (
+    POINTS,
+    Forecast,
+    forecast_distribution,
+    forecast_mean,
+    forecast_states,
+)
+from sttau_reproduction.power.mixture import read_states
+from sttau_reproduction.power.shown import reduce_hours
+from sttau_reproduction.power.weeks import LOSSES, add_up
+from sttau_reproduction.records import read_records
 
 # ---------------------------------------------------------------------------------------------------------- networks
 
@@ -72,7 +67,7 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
     """Make the network of a method.
 
     Example:
-        >>> build("st-tau", 7, 16, "law", {"num_states": 4, "paths": 2}, seed=0).layer
+        >>> build("st-tau", 7, 16, "distribution", {"num_states": 4, "paths": 2}, seed=0).layer
         STTauLSTM(7, 16, num_states=4)
     """
     options = dict(made)
@@ -83,7 +78,7 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
 
     def make() -> SequenceModel:
         layer = layers.get(method, nn.LSTM)(features, hidden_size, **options)
-        return SequenceRegressor(layer, variance=head == "law", paths=paths)
+        return SequenceRegressor(layer, variance=head == "distribution", paths=paths)
 
     ensemble = DeepEnsemble.of(make, size, derive_seed(seed, "weights"))
     return ensemble if method == "ensemble" else ensemble.members[0]
@@ -92,7 +87,7 @@ def build(method: str, features: int, hidden_size: int, head: str, made: dict[st
 def train(cell: Cell, folder: Path | None = None) -> Predictor:
     """Train the network of a cell; the weights that were best on the validation hours are kept."""
     settings, data, held_out = cell.settings, split_of(cell, "train"), split_of(cell, "validation")
-    variance = settings["head"] == "law"
+    variance = settings["head"] == "distribution"
     made = settings["made"]
     model = build(cell.method, data.inputs.shape[2], settings["hidden_size"], settings["head"], made, cell.seed)
 
@@ -133,56 +128,12 @@ def predict_samples(model: Predictor, hours: Hours, samples: int, seed: int) -> 
     return answer.samples.double(), answer.sample_variance.double()
 
 
-def forecast_distribution(mean: Tensor, variance: Tensor, power: Tensor) -> Forecast:
-    """The mixture of the log-normal distributions of samples, and its variance by source."""
-    runs = len(mean)
-    share = (torch.arange(_POINTS // runs, dtype=torch.float64) + 0.5) / (_POINTS // runs)
-    steps: Tensor = torch.special.ndtri(share)
-    middle, spread = CENTRE + SCALE * mean[..., 0], SCALE**2 * variance[..., 0]
-    each = (middle + spread / 2).exp()  # the mean of each sample's distribution
-    noise = spread.expm1() * each.square()
-    return Forecast(
-        to_power(mean[..., 0] + variance[..., 0].sqrt() * steps[:, None, None]).flatten(0, 1),
-        each.mean(0),
-        {
-            "nll": gaussian_nll(mean, variance, to_log_scale(power)) + float((SCALE * power).log().mean()),
-            "aleatoric": math.sqrt(float(noise.mean())),
-            "epistemic": math.sqrt(float(each.var(0, correction=0).mean())),
-        },
-    )
-
-
-def forecast_mean(mean: Tensor) -> Forecast:
-    """Forecast of a network without variance head: the spread of samples is all its uncertainty."""
-    power = MEAN + DEVIATION * mean[..., 0]
-    middle, deviation = power.mean(0), power.std(0, correction=0)
-    share = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
-    points = middle + deviation * torch.special.ndtri(share)[:, None]
-    return Forecast(points, middle, {"epistemic": math.sqrt(float(deviation.square().mean()))})
-
-
-def forecast_states(states: StateMixture, power: Tensor) -> Forecast:
-    """The mixture of the log-normal distributions of all states."""
-    middle, spread = CENTRE + SCALE * states.mean, SCALE**2 * states.variance
-    each = (middle + spread / 2).exp()
-    mean = states.weights @ each
-    return Forecast(
-        to_power(states.points(_POINTS)),
-        mean,
-        {
-            "nll": states.nll(to_log_scale(power)) + float((SCALE * power).log().mean()),
-            "aleatoric": math.sqrt(float((states.weights @ (spread.expm1() * each.square())).mean())),
-            "epistemic": math.sqrt(float((states.weights @ each.square() - mean.square()).mean())),
-        },
-    )
-
-
 def forecast_hours(model: Predictor, hours: Hours, cell: Cell) -> Forecast:
     """Forecast by the network of a cell."""
     if model.resolve_mode(None) == "exact":
         return forecast_states(read_states(model, hours), hours.power)
     mean, variance = predict_samples(model, hours, cell.settings["samples"], cell.seed)
-    if cell.settings["head"] == "law":
+    if cell.settings["head"] == "distribution":
         return forecast_distribution(mean, variance, hours.power)
     return forecast_mean(mean)
 
@@ -193,17 +144,27 @@ def _network(cell: Cell, folder: Path) -> tuple[dict[str, float], dict[str, Any]
     if settings["setting"] == "paths":
         return _continue(cell, model)
     answer = forecast_hours(model, test, cell)
-    extra = dict(answer.extra)
+    metrics, shape = _evaluate_hours(answer, test)
     layer = model.members[0].layer
     if layer.num_states is not None and len(model.members) == 1 and layer.mode != "exact":
-        extra["tau"] = layer.temperature.item()
-    if settings["head"] == "law":
+        metrics["tau"] = layer.temperature.item()
+    if settings["head"] == "distribution":
         held_out = split_of(cell, "validation")
         said = forecast_hours(model, held_out, cell)
         better = evaluate(recalibrate(answer.points, said.points, held_out.power), answer.mean, test.power)
-        extra |= {f"{name}_recalibrated": value for name, value in better.items() if name not in ("mse", "mae")}
-        extra["crps_validation"] = evaluate(said.points, said.mean, held_out.power)["crps"]
-    return evaluate(answer.points, answer.mean, test.power) | extra, summarize(*answer[:2], test.power)
+        metrics |= {f"{name}_recalibrated": value for name, value in better.items() if name not in ("mse", "mae")}
+        metrics["crps_validation"] = evaluate(said.points, said.mean, held_out.power)["crps"]
+    return metrics, shape
+
+
+def _evaluate_hours(answer: Forecast, test: Hours) -> tuple[dict[str, float], dict[str, Any]]:
+    """Metrics of a forecast of all test hours, and what figures and intervals need: the losses of each hour."""
+    terms = evaluate_hours(answer.points, answer.mean, test.power)
+    if answer.nll is not None:
+        terms["nll"] = answer.nll
+    metrics = {name: float(values.mean()) for name, values in terms.items()}
+    losses = {name: terms[name].round(decimals=6).tolist() for name in LOSSES if name in terms}
+    return metrics | answer.extra, summarize(answer.points, answer.mean, test.power) | {"losses": losses}
 
 
 # -- a day ahead ---------------------------------------------------------------------------------------------------
@@ -261,13 +222,13 @@ def _naive(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
 
     def ratios(now: Tensor, lag: int) -> tuple[Tensor, Tensor]:
         ratio = (power[lag:training] / power[: training - lag]).sort().values
-        share = (torch.arange(_POINTS, dtype=torch.float64) + 0.5) / _POINTS
+        share = (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
         return torch.quantile(ratio, share)[:, None] * now, now
 
     test = power[begin:]
     if cell.settings["setting"] != "paths":
         points, mean = ratios(power[begin - lag : len(power) - lag], lag)
-        return evaluate(points, mean, test), summarize(points, mean, test)
+        return _evaluate_hours(Forecast(points, mean, None, {}), split_of(cell, "test"))
     first, targets = _targets(cell, Hours(test, test, test, np.empty(0)))
     parts = []
     for step in range(AHEAD[-1]):
@@ -304,11 +265,11 @@ def _boosted(cell: Cell) -> tuple[dict[str, float], dict[str, Any]]:
         return torch.from_numpy(place.predict(rows)), torch.from_numpy(np.exp(spread.predict(rows)))
 
     middle, scale = location(held_out)
-    share = (torch.arange(_POINTS, dtype=torch.float64) + 0.5) / _POINTS
+    share = (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
     shape = torch.quantile((to_log_scale(held_out.power) - middle) / scale, share)
     middle, scale = location(test)
     points, said = to_power(middle + scale * shape[:, None]), torch.from_numpy(mean.predict(table(test)))
-    return evaluate(points, said, test.power), summarize(points, said, test.power)
+    return _evaluate_hours(Forecast(points, said, None, {}), test)
 
 
 # --------------------------------------------------------------------------------------------------------------- runs
@@ -350,7 +311,7 @@ def run(
     progress: Callable[[Step], None] = lambda _: None,
     methods: Sequence[str] = (),
 ) -> Outcome:
-    """Make every cell that the folder does not hold yet; write ``results.jsonl.gz`` and ``hours.jsonl.gz`` into it.
+    """Make every cell that the folder does not hold yet; write ``results``, ``hours`` and ``weeks.jsonl.gz`` into it.
 
     Args:
         folder: Folder for results; finished cells are kept in ``cells`` below it.
@@ -370,14 +331,23 @@ def run(
         every, per_cell(partial(measure, kept=kept)), folder / "cells", workers=workers, progress=progress
     )
     lines = [json.loads(path.read_text("utf-8")) for cell in every if (path := kept / f"{cell.key}.json").exists()]
-    shown = {(line["setting"], line["name"], line["seed"]): reduce_hours(line) for line in lines}
     results = {_identity(result): result for result in outcome.results}
     if methods:
         results = {_identity(result): result for result in earlier_results(folder / "results.jsonl.gz")} | results
-        earlier = read_hours(folder / "hours.jsonl.gz") if (folder / "hours.jsonl.gz").exists() else []
-        shown = {(line["setting"], line["name"], line["seed"]): line for line in earlier} | shown
     order = [_identity(cell) for cell in planned]
     write_results([results[key] for key in order if key in results], folder / "results.jsonl.gz")
-    ordered = [json.dumps(shown[key], sort_keys=True) + "\n" for key in order if key in shown]
-    write_atomically(folder / "hours.jsonl.gz", gzip.compress("".join(ordered).encode(), mtime=0))
+    weeks = add_up((line for line in lines if "losses" in line), hours("test", 1, 7, False, None))
+    _write_lines(map(reduce_hours, lines), folder / "hours.jsonl.gz", order, bool(methods))
+    _write_lines(weeks, folder / "weeks.jsonl.gz", list(dict.fromkeys(key[:2] for key in order)), bool(methods))
     return outcome
+
+
+def _write_lines(
+    lines: Iterable[dict[str, Any]], path: Path, order: Sequence[tuple[Any, ...]], keep_others: bool
+) -> None:
+    """Write lines in the order of their settings, names and, if that is part of it, seeds."""
+    earlier = read_records(path) if keep_others and path.exists() else []
+    fields = ("setting", "name", "seed")[: len(order[0])]
+    found = {tuple(line[field] for field in fields): line for line in [*earlier, *lines]}
+    content = "".join(json.dumps(found[key], sort_keys=True) + "\n" for key in order if key in found)
+    write_atomically(path, gzip.compress(content.encode(), mtime=0))

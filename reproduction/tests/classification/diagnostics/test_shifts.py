@@ -11,7 +11,6 @@ from sttau_reproduction.classification.diagnostics.shifts import (
     measure_class_shift,
     patient_intervals,
     records_of,
-    resample_groups,
     weighted_metrics,
 )
 from sttau_reproduction.classification.evaluation import measure
@@ -52,16 +51,6 @@ def test_a_network_that_is_right_about_a_class_alone_loses_with_its_frequency() 
     p = torch.tensor([[0.9, 0.1]]).expand(100, 2)
     found = measure_class_shift(p, labels)
     assert [round(found[f"classes_{severity}_pe"]) for severity in (1, 5)] == [58, 90]
-
-
-def test_whole_groups_are_drawn() -> None:
-    groups = torch.tensor([3, 1, 3, 2, 1, 3])
-    weights = resample_groups(groups, resamples=500)
-    for group in (1, 2, 3):
-        assert weights[:, groups == group].std(1, correction=0).max() == 0
-    each = torch.stack([weights[:, groups == group][:, 0] for group in (1, 2, 3)], 1)
-    assert each.sum(1).eq(3).all()
-    assert each.mean(0).tolist() == pytest.approx([1, 1, 1], abs=0.1)
 
 
 def test_intervals_over_patients_are_wider_where_errors_come_by_patient() -> None:

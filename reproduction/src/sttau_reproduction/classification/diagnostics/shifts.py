@@ -15,10 +15,10 @@ from sttau.data.heartbeats import INTER_PATIENT, PUBLISHED
 from sttau.data.source import data_folders, find
 from sttau.metrics import METRICS
 from sttau_reproduction.classification.diagnostics.corruptions import SEVERITIES
+from sttau_reproduction.resampling import RESAMPLES, central_interval, resample_groups
 
 #: Metrics, and the factors that they are shown with.
 SHOWN: Mapping[str, float] = {"pe": 100.0, "ece": 100.0, "nll": 1.0}
-_RESAMPLES = 1000
 
 
 def weighted_metrics(probabilities: Tensor, labels: Tensor, weights: Tensor) -> dict[str, Tensor]:
@@ -87,31 +87,16 @@ def records_of(data: str, ids: Sequence[str] | None) -> Tensor | None:
     return None
 
 
-def resample_groups(groups: Tensor, resamples: int = _RESAMPLES, seed: int = 0) -> Tensor:
-    """(resamples, sequences) how often each sequence is drawn when whole groups are drawn with replacement.
-
-    Example:
-        >>> weights = resample_groups(torch.tensor([7, 7, 9]), resamples=4)
-        >>> bool((weights[:, 0] == weights[:, 1]).all()), (weights[:, 0] + weights[:, 2]).tolist()
-        (True, [2.0, 2.0, 2.0, 2.0])
-    """
-    names, place = groups.unique(return_inverse=True)
-    drawn = torch.randint(len(names), (resamples, len(names)), generator=torch.Generator().manual_seed(seed))
-    counts = torch.zeros(resamples, len(names), dtype=torch.float64)
-    counts.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
-    return counts[:, place]
-
-
 def patient_intervals(probabilities: Tensor, labels: Tensor, records: Tensor) -> dict[str, float]:
     """95 % intervals of the metrics when patients are resampled, and when single heartbeats are."""
     found = {"patients": float(len(records.unique()))}
     for name, groups in (("patient", records), ("beat", torch.arange(len(records)))):
         drawn: dict[str, list[Tensor]] = {key: [] for key in SHOWN}
-        weights = resample_groups(groups, _RESAMPLES if name == "patient" else _RESAMPLES // 5)
+        weights = resample_groups(groups, RESAMPLES if name == "patient" else RESAMPLES // 5)
         for part in weights.split(50):
             for key, values in weighted_metrics(probabilities, labels, part).items():
                 drawn[key].append(values)
         for key, parts in drawn.items():
-            low, high = torch.cat(parts).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+            low, high = central_interval(torch.cat(parts))
             found |= {f"{name}_{key}_low": low, f"{name}_{key}_high": high}
     return found
