@@ -1,4 +1,4 @@
-"""Models with no setting given on public data sets, beside peers: error, NLL, ECE, AURC and time on test data.
+"""Default settings on public data sets, compared with other methods: error, NLL, ECE, AURC and time on test data.
 
     python benchmarks/public_benchmark.py run        # writes benchmarks/public/results.json
     python benchmarks/public_benchmark.py table      # as tables

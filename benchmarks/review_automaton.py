@@ -2,11 +2,11 @@
 
     python benchmarks/review_automaton.py networks/KEY.safetensors benchmarks/review_automaton.json
 
-The network is one of ``sttau-reproduce paper diagnostics --data imdb --network automata-distilled``. The compiled
-model is compared with it on all test reviews. Speed is compared, in one run on one thread, with its exact inference
-and with an ``nn.LSTM`` of the size of the paper's. The effect of a word is the mean change of the probability of
-"positive" when it is read; its information is the mean epistemic uncertainty, in bits, that is attributed to the step
-that reads it. Moves between the states of the first member are those expected while the same reviews are read.
+The network is one of ``sttau-reproduce paper diagnostics --data imdb --network automata-distilled``. The compiled model
+is compared with it on all test reviews. Speed is compared, in one run on one thread, with its exact inference and with
+an ``nn.LSTM`` of the size of the paper's. The effect of a word is the mean change of the probability of "positive" when
+it is read; its information is the mean epistemic uncertainty, in bits, that is attributed to the step that reads it.
+Moves between the states of the first member are those expected while the same reviews are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A layer of 16 to 128 states on a GPU, beside cuDNN's LSTM in the same run: speed and accuracy.
+"""A layer of 16 to 128 states on a GPU, compared with cuDNN's LSTM in the same run: speed and accuracy.
 
     python -m benchmarks.states_of_layers --out states_of_layers.jsonl
     python -m benchmarks.states_of_layers --variants --out states_of_layers.jsonl

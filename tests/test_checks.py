@@ -18,7 +18,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def reader(tokens: bool) -> SequenceClassifier:
-    """A model of two features a step, or of five tokens."""
+    """A model of two features per step, or of five tokens."""
     return SequenceClassifier(STTauGRU(2, 4, num_states=3), 3, nn.Embedding(5, 2) if tokens else None)
 
 

@@ -149,7 +149,7 @@ def test_an_adaptive_level_keeps_its_coverage_while_the_data_changes() -> None:
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="score must be one of 'lac', 'aps', got 'raps'"):
         class_scores([[0.5, 0.5]], "raps")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="coverage must be in"):
+    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
         AdaptiveConformal(1.0)
     with pytest.raises(ValueError, match="rate must be positive"):
         AdaptiveConformal(rate=0)

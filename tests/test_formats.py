@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sttau import SequenceClassifier, STTauGRU, load
+from sttau.automata import PA, stochastic, to_json, tomita
 from sttau.errors import SttauError
 from sttau.formats import Format, Header, Tensors
 from sttau.training.checkpoints import CHECKPOINT_FORMAT
@@ -55,3 +56,18 @@ def test_a_file_of_another_kind_says_what_it_is(tmp_path: Path) -> None:
     state = CHECKPOINT_FORMAT.write(tmp_path / "state.safetensors", {"value": None}, {})
     with pytest.raises(ValueError, match="is not a model: it is a checkpoint"):
         load(state)
+
+
+def test_a_model_and_an_automaton_are_told_apart_whichever_is_read_as_the_other(tmp_path: Path) -> None:
+    for automaton, name in ((tomita(3), "DFA"), (stochastic(1), "PA")):
+        path = tmp_path / "automaton.json"
+        path.write_text(to_json(automaton))
+        with pytest.raises(SttauError, match=rf"is not a model: it is a {name}; read it with sttau.*read_automaton"):
+            load(path)
+    model = SequenceClassifier(STTauGRU(2, 4, 3), 2).save(tmp_path / "model.safetensors")
+    with pytest.raises(SttauError, match=r"is not text in UTF-8: it is a model; read it with sttau.load\(path\)"):
+        PA.load(model)
+    for content in (b"\xff\xfe", model.read_bytes()[:20]):
+        path.write_bytes(content)
+        with pytest.raises(SttauError, match=r"is not text in UTF-8$"):
+            PA.load(path)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from sttau.padding import clear_padding, last_valid_step, valid_steps
+from sttau.padding import clear_padding, last_valid_step, repeat_last_step, valid_steps
 
 LENGTHS = torch.tensor([4, 1, 3])
 
@@ -32,3 +32,14 @@ def test_the_last_step_of_each_direction_is_selected() -> None:
         assert torch.equal(last[row, :2], values[row, int(LENGTHS[row % 3]) - 1, :2])
         assert torch.equal(last[row, 2:], values[row, 0, 2:])
     assert torch.equal(last_valid_step(values, None), values[:, -1])
+
+
+def test_the_last_valid_step_is_repeated_in_any_dimension() -> None:
+    values = torch.randn(3, 4, 2)
+    repeated = repeat_last_step(values, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        assert torch.equal(repeated[row, :length], values[row, :length])
+        assert torch.equal(repeated[row, length:], values[row, length - 1].expand(4 - length, -1))
+    samples = torch.stack([values, 2 * values], dim=1)  # (batch, samples, time, …)
+    assert torch.equal(repeat_last_step(samples, LENGTHS, 2), torch.stack([repeated, 2 * repeated], dim=1))
+    assert repeat_last_step(values, None) is values

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -56,3 +57,11 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
 def test_an_unknown_ending_is_refused() -> None:
     with pytest.raises(ValueError, match=r"must end in \.csv, \.tsv, \.jsonl or \.parquet"):
         Writer("out.xlsx")
+
+
+@pytest.mark.parametrize(("json_lines", "expected"), [(False, "id,p\na,0.5\n"), (True, '{"id": "a", "p": 0.5}\n')])
+def test_rows_are_written_to_an_open_stream_which_stays_open(json_lines: bool, expected: str) -> None:
+    stream = io.StringIO()
+    with Writer(stream, json_lines) as writer:
+        writer.write([{"id": "a", "p": 0.5}])
+    assert stream.getvalue() == expected

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 
 import sttau
 from sttau.files import EXAMPLES_FILE
@@ -36,14 +37,16 @@ def test_ood_digits_are_kept_out_of_training_and_test(small: Quickstart) -> None
     assert all(run.reading.mean.shape == (len(small.test), 8, 8) for run in small.digits)
 
 
-def test_progress_is_reported_to_the_end() -> None:
+def test_progress_is_reported_to_the_end_and_the_global_generator_is_not_changed() -> None:
     reported: dict[str, tuple[int, int]] = {}
+    generator = torch.get_rng_state()
     run_quickstart(
         dataclasses.replace(SMALL, automaton_updates=3, automaton_attempts=1, digit_updates=3),
         progress=lambda title, done, of: reported.update({title: (done, of)}),
     )
     assert set(reported.values()) == {(3, 3)}
     assert len(reported) == 3
+    assert torch.equal(torch.get_rng_state(), generator)
 
 
 def test_the_table_in_the_readme_is_the_one_of_the_committed_results() -> None:

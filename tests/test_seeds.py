@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sttau import seeds
-from sttau.seeds import derive_seed, seed_generators
+from sttau.seeds import derive_seed, seed_generators, seeded
 
 
 def test_a_derived_seed_depends_on_the_seed_and_on_every_part_of_its_purpose() -> None:
@@ -29,3 +29,14 @@ def test_generators_of_all_devices_are_seeded_where_there_is_one(monkeypatch: py
     monkeypatch.setattr(torch, "manual_seed", seeded.append)
     seed_generators(4)
     assert seeded == [4]
+
+
+@pytest.mark.parametrize("cpu_only", [False, True])
+def test_a_seeded_context_draws_as_pytorch_does_and_restores_its_generator(cpu_only: bool) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(9)
+    before = torch.get_rng_state()
+    with seeded(5, cpu_only=cpu_only):
+        assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(torch.get_rng_state(), before)

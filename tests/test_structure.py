@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -76,6 +77,7 @@ COVERED = {
     "training/streams.py": "gpu/test_training.py",
     "training/stacking.py": "training/test_many.py",
     "training/checkpoints.py": "training/test_resume.py",
+    "training/weight_distribution.py": "training/test_posterior.py",
     "training/interruption.py": "training/test_resume.py",
     # base classes, tested through the classes people use
     "layers/torch_rnn.py": "models/test_base.py",
@@ -142,7 +144,7 @@ def test_only_commands_print() -> None:
             if place == "cli":
                 continue
             code = re.sub(r'"""(?:.|\n)*?"""', "", path.read_text("utf-8"))
-            assert not re.search(r"(?<![\w.])print\(|sys\.std(?:out|err)\.write", code), path
+            assert not re.search(r"(?<![\w.])print\(|sys\.stdout|sys\.stderr\.write", code), path
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository, not an archive of it")
@@ -179,3 +181,27 @@ def test_public_modules_list_their_public_names() -> None:
         assert module.__doc__, name
         for public in module.__all__:
             assert hasattr(module, public), f"{name}.{public}"
+
+
+def _imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Modules of the library with the names that a page or an example imports from them."""
+    text = path.read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL) if path.suffix == ".md" else [text]
+    for node in (node for block in blocks for node in ast.walk(ast.parse(block))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sttau":
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def test_pages_and_examples_import_only_public_names_of_public_modules() -> None:
+    table = (ROOT / "docs/README.md").read_text("utf-8").split("## Public modules")[1]
+    public = {*re.findall(r"`(sttau(?:\.\w+)*)`", table)}
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
+    imported = {pair for page in pages for pair in _imports(page)}
+    assert len(imported) > 50
+    assert not {module for module, _ in imported} - public
+    private = {
+        f"{module}.{name}"
+        for module, name in imported
+        if name not in import_module(module).__all__ and f"{module}.{name}" not in public
+    }
+    assert not private

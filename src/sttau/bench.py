@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from sttau.engine import Noise, using
 from sttau.jobs import Result
 from sttau.layers import STTauGRU, STTauLSTM
+from sttau.seeds import seeded
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 Task = Literal["training", "forward", "samples"]
@@ -119,6 +120,7 @@ def measure(
                 )
 
 
+@seeded(0)
 def _measure(
     shape: Shape,
     device: str,
@@ -130,7 +132,6 @@ def _measure(
     progress: Callable[[str], None],
 ) -> dict[str, dict[str, float]]:
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    torch.manual_seed(0)
     plain = _Plain(shape, device, dtype)
     ours = _Ours(shape, device, dtype)
     metrics: dict[str, dict[str, float]] = {plain.name: {}, ours.name: {}}

@@ -56,6 +56,30 @@ def as_numbers(name: str, value: Any) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)  # from the value again: nested lists became float32
 
 
+def check_rate(name: str, rate: float) -> None:
+    """Raise unless a rate is at least 0 and below 1.
+
+    Example:
+        >>> check_rate("dropout", 1.0)
+        Traceback (most recent call last):
+        ValueError: dropout must be in [0, 1), got 1.0
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {rate}")
+
+
+def check_level(name: str, level: float, example: float) -> None:
+    """Raise unless a level, or a share, lies strictly between 0 and 1.
+
+    Example:
+        >>> check_level("level", 95, example=0.95)
+        Traceback (most recent call last):
+        ValueError: level must lie between 0 and 1, for instance 0.95, got 95
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, for instance {example:g}, got {level}")
+
+
 def check_lengths(lengths: Tensor | None, batch: int, time: int, *, values: bool = True) -> Tensor | None:
     """Return lengths as int64 after checking their shape and, with ``values``, that each is in 1 … time.
 

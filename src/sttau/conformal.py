@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from sttau.checks import as_numbers, as_tensor, check_labels, check_probabilities
+from sttau.checks import as_numbers, as_tensor, check_labels, check_level, check_probabilities
 
 #: Score of a class: ``lac``, 1 - its probability; ``aps``, the probability of all classes that are more probable.
 Score = Literal["lac", "aps"]
@@ -171,8 +171,7 @@ class AdaptiveConformal:
     """
 
     def __init__(self, coverage: float = 0.9, rate: float = 0.01) -> None:
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be in (0, 1), got {coverage}")
+        check_level("coverage", coverage, 0.9)
         if not (rate > 0 and math.isfinite(rate)):
             raise ValueError(f"rate must be positive, for instance 0.01, got {rate}")
         self.coverage, self.rate = float(coverage), float(rate)

@@ -199,3 +199,6 @@ def _classes(prediction: Prediction, labels: Tensor, names: tuple[str, ...]) -> 
             )
         )
     return scores
+
+
+__all__ = ["Acceptance", "ClassScore", "Evaluation", "evaluate"]

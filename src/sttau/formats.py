@@ -34,8 +34,8 @@ KINDS = {
     "sttau.model": "a model; read it with sttau.load(path)",
     "sttau.checkpoint": "a checkpoint; pass its folder to sttau.fit(folder=...)",
     "sttau.compiled": "a compiled model; read it with sttau.automata.CompiledModel.load(path)",
-    "sttau.dfa": "a DFA; read it with sttau.automata.from_json(text)",
-    "sttau.pa": "a PA; read it with sttau.automata.PA.load(path)",
+    "sttau.dfa": "a DFA; read it with sttau.automata.read_automaton(path), or from_json(text)",
+    "sttau.pa": "a PA; read it with sttau.automata.read_automaton(path), or PA.load(path)",
 }
 
 
@@ -111,6 +111,8 @@ class Format:
                     self._check_tag(header, str(path))
                     tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
             except (SafetensorError, json.JSONDecodeError) as error:
+                if found := _describe(path):
+                    raise self.error(f"{path} is not {self._what}: it is {found}") from error
                 raise self._damaged(f"{path} is damaged or not a safetensors file: {error}") from error
             self._verify(path, header, text, metadata.get("sha256"), tensors)
         with reading(path, self.error):
@@ -166,10 +168,14 @@ class Format:
         """Raise an error where a header has another tag."""
         tag = header.get("format") if isinstance(header, dict) else None
         if tag != self.tag:
-            wanted = KINDS.get(self.tag, self.tag).split(";")[0]
             if isinstance(tag, str) and tag in KINDS:
-                raise self.error(f"{source} is not {wanted}: it is {KINDS[tag]}")
-            raise self._damaged(f"{source} is not {wanted}: it was not written by sttau")
+                raise self.error(f"{source} is not {self._what}: it is {KINDS[tag]}")
+            raise self._damaged(f"{source} is not {self._what}: it was not written by sttau")
+
+    @property
+    def _what(self) -> str:
+        """Files of this format in words, with the article."""
+        return KINDS.get(self.tag, self.tag).split(";")[0]
 
 
 def _check_file(path: Path, max_bytes: int | None, error: type[SttauError]) -> None:
@@ -193,7 +199,27 @@ def read_text(path: str | os.PathLike[str], error: type[SttauError], max_bytes: 
     path = Path(path)
     _check_file(path, max_bytes, error)
     with reading(path, error):
-        return path.read_text("utf-8")
+        try:
+            return path.read_text("utf-8")
+        except UnicodeDecodeError as problem:
+            found = _describe(path)
+            raise error(f"{path} is not text in UTF-8" + (f": it is {found}" if found else "")) from problem
+
+
+def _describe(path: Path) -> str | None:
+    """Say what a file of the library is, and how it is read; None for any other file."""
+    try:
+        with path.open("rb") as file:
+            is_json = file.read(1) == b"{"
+        if is_json:
+            text = path.read_text("utf-8")
+        else:
+            with safe_open(path, framework="pt") as opened:
+                text = (opened.metadata() or {}).get("sttau", "null")
+        header = json.loads(text)
+    except (SafetensorError, ValueError, RecursionError):
+        return None
+    return KINDS.get(str(header.get("format"))) if isinstance(header, dict) else None
 
 
 def parse_json(text: str, source: str = "the JSON text", error: type[SttauError] = SttauError) -> Any:

@@ -1,4 +1,4 @@
-"""Padded batches: which steps belong to a sequence, the last valid step, and clearing the padding."""
+"""Padded batches: which steps belong to a sequence, the last valid step, and what is beyond it."""
 
 from __future__ import annotations
 
@@ -49,6 +49,26 @@ def last_valid_step(values: Tensor, lengths: Tensor | None, directions: int = 1)
         last = lengths.to(values.device).repeat(len(values) // len(lengths)) - 1
         forward = values[torch.arange(len(values), device=values.device), last, :size]
     return forward if directions == 1 else torch.cat([forward, values[:, 0, size:]], dim=-1)
+
+
+def repeat_last_step(values: Tensor, lengths: Tensor | None, dim: int = 1) -> Tensor:
+    """Replace every step beyond a sequence's length by its last valid one.
+
+    Args:
+        values: (batch, …), with the steps in dimension ``dim``.
+        lengths: (batch,) valid steps; None where all steps are valid.
+        dim: Dimension of the steps.
+
+    Example:
+        >>> repeat_last_step(torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([3, 1])).tolist()
+        [[1, 2, 3], [4, 4, 4]]
+    """
+    if lengths is None:
+        return values
+    step = torch.arange(values.shape[dim], device=values.device).expand(len(lengths), -1)
+    index = torch.minimum(step, lengths.to(values.device)[:, None] - 1)
+    index = index.reshape(len(lengths), *(1,) * (dim - 1), -1, *(1,) * (values.dim() - dim - 1))
+    return values.gather(dim, index.expand_as(values))
 
 
 def reverse_steps(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import secrets
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -96,30 +95,33 @@ class Writer:
     """Writes rows to a file as they come; the file has its name only when all rows are in it.
 
     Args:
-        out: Path that ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, or ``-`` for standard output.
+        out: Path that ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, or an open text stream.
         json_lines: Whether to write JSON lines, whatever the path.
 
     Example:
-        >>> with Writer("-") as writer:
+        >>> import sys
+        >>> with Writer(sys.stdout) as writer:
         ...     writer.write([{"id": "a", "label": "yes"}])
         id,label
         a,yes
     """
 
-    def __init__(self, out: str, json_lines: bool = False) -> None:
-        self._path = None if out == "-" else Path(out)
+    def __init__(self, out: str | os.PathLike[str] | IO[str], json_lines: bool = False) -> None:
+        self._path = Path(out) if isinstance(out, str | os.PathLike) else None
         ending = "" if self._path is None else self._path.suffix.lower()
         if self._path is not None and ending not in (".csv", ".tsv", ".jsonl", ".parquet"):
-            raise ValueError(f"the output must end in .csv, .tsv, .jsonl or .parquet, or be -, got {out}")
+            raise ValueError(
+                "out must end in .csv, .tsv, .jsonl or .parquet, or be an open stream (- on the command line), "
+                f"got {str(out)!r}"
+            )
         self._format = "jsonl" if json_lines or ending == ".jsonl" else ending.removeprefix(".") or "csv"
         self._part: Path | None = None
-        self._file: IO[Any] | None = None
+        self._file: IO[Any] | None = None if isinstance(out, str | os.PathLike) else out
         self._table: Any = None
         self._writer: Any = None
 
     def __enter__(self) -> Writer:
         if self._path is None:
-            self._file = sys.stdout
             return self
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")

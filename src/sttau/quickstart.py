@@ -31,6 +31,7 @@ from sttau.metrics import (
 )
 from sttau.models import SequenceClassifier
 from sttau.padding import clear_padding
+from sttau.seeds import seeded
 from sttau.training import Update, fit
 
 #: Roles of the columns of tables of images.
@@ -163,9 +164,9 @@ def learn_automaton(settings: Settings, seed: int, progress: Progress = _silent)
     assert train.vocabulary is not None
     began = time.perf_counter()
     for attempt in range(settings.automaton_attempts):
-        torch.manual_seed(seed + attempt)
-        layer = STTauGRU(16, settings.automaton_hidden, settings.automaton_states, mode="exact")
-        model = SequenceClassifier(layer, 2, nn.Embedding(len(train.vocabulary), 16))
+        with seeded(seed + attempt, cpu_only=True):
+            layer = STTauGRU(16, settings.automaton_hidden, settings.automaton_states, mode="exact")
+            model = SequenceClassifier(layer, 2, nn.Embedding(len(train.vocabulary), 16))
         low = 0
 
         def stop(update: Update, attempt: int = attempt) -> bool:
@@ -224,15 +225,15 @@ def learn_digits(
     error and OOD detection after the last.
     """
     began = time.perf_counter()
-    torch.manual_seed(seed)
     train, validation, test = (digits[name] for name in ("train", "validation", "test"))
     rows = train.inputs.shape[1]
-    layer = (
-        nn.LSTM(8, settings.digit_hidden)
-        if method == "lstm"
-        else STTauLSTM(8, settings.digit_hidden, settings.digit_states, readout=settings.digit_readout)
-    )
-    model = SequenceClassifier(layer, 10 - len(settings.ood_digits))
+    with seeded(seed, cpu_only=True):
+        layer = (
+            nn.LSTM(8, settings.digit_hidden)
+            if method == "lstm"
+            else STTauLSTM(8, settings.digit_hidden, settings.digit_states, readout=settings.digit_readout)
+        )
+        model = SequenceClassifier(layer, 10 - len(settings.ood_digits))
     title = f"digits, {'LSTM' if method == 'lstm' else 'ST-τ LSTM'}, seed {seed}"
 
     def read(data: SequenceDataset, samples: int) -> Prediction:
@@ -277,7 +278,7 @@ def learn_digits(
             seed=seed,
             metrics={name: round(value, 4) for name, value in metrics.items()},
             settings={
-                "foreign_digits": list(settings.ood_digits),
+                "ood_digits": list(settings.ood_digits),
                 "hidden_size": settings.digit_hidden,
                 "readout": None if method == "lstm" else settings.digit_readout,
                 "updates": len(log),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 
@@ -35,6 +37,29 @@ def seed_generators(seed: int) -> None:
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
+
+
+@contextmanager
+def seeded(seed: int, *, cpu_only: bool = False) -> Iterator[None]:
+    """Context in which PyTorch's generators are seeded; after it they continue as if nothing had been drawn.
+
+    Args:
+        seed: Seed.
+        cpu_only: Whether only the generator of the CPU is seeded, which does not initialize CUDA.
+
+    Example:
+        >>> import torch
+        >>> with seeded(1):
+        ...     first = torch.rand(3)
+        >>> with seeded(1):
+        ...     print(bool((torch.rand(3) == first).all()))
+        True
+    """
+    import torch
+
+    with torch.random.fork_rng(devices=[] if cpu_only else range(torch.cuda.device_count())):
+        (torch.default_generator.manual_seed if cpu_only else torch.manual_seed)(seed)
+        yield
 
 
 @cache

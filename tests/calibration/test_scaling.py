@@ -68,8 +68,8 @@ def test_on_real_digits_made_overconfident_scaling_recalibrates_the_test_data_to
     logits, y, new, labels = _digits(layer)
     sharp = TemperatureScaling(1 / 4)
     for kind in KINDS:
-        mended = kind().fit(4 * logits, y)
-        assert calibration_error(mended.probabilities(4 * new), labels) < calibration_error(
+        scaled = kind().fit(4 * logits, y)
+        assert calibration_error(scaled.probabilities(4 * new), labels) < calibration_error(
             sharp.probabilities(new), labels
         )
 
@@ -296,3 +296,10 @@ def test_an_unfitted_scaling_and_other_classes_and_states_are_refused() -> None:
         VectorScaling(weight=[1.0])
     with pytest.raises(ValueError, match="as its type"):
         restore_scaling({"temperature": 1.0})
+
+
+def test_a_prediction_in_place_of_logits_is_refused_with_the_remedy() -> None:
+    prediction = sttau.predict(sttau.SequenceClassifier(nn.LSTM(2, 4), 2), torch.randn(4, 3, 2))
+    for call in (TemperatureScaling().probabilities, lambda given: VectorScaling().fit(given, [0, 1, 0, 1])):
+        with pytest.raises(TypeError, match=r"got a Prediction; pass to_logits\(prediction\)"):
+            call(prediction)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -41,3 +44,18 @@ def test_a_loader_pads_to_the_longest_of_each_batch() -> None:
         assert torch.equal(batch.labels, data.labels[seen : seen + len(batch.labels)])
         seen += len(batch.labels)
     assert seen == len(data)
+
+
+@pytest.mark.parametrize("index", ["a", None, 1.5, ["a"], [0.5], [[0, 1]], {}])
+def test_an_index_of_another_type_is_refused_with_what_it_may_be(index: Any) -> None:
+    with pytest.raises(TypeError, match="index must be an integer, a slice, or a list, array or tensor of integers"):
+        load("tomita1", "train")[index]
+
+
+def test_arrays_and_lists_select_what_tensors_select() -> None:
+    data = load("digits", "test")
+    for rows in ([5, 3], np.array([5, 3])):
+        assert torch.equal(data[rows].inputs, data[torch.tensor([5, 3])].inputs)
+    mask = data.labels == 4
+    assert torch.equal(data[mask.numpy()].inputs, data[mask.tolist()].inputs)
+    assert len(data[[]]) == 0

@@ -76,3 +76,14 @@ def test_what_cannot_be_encoded_is_refused(texts: list[str] | str, vocabulary: t
 def test_a_large_vocabulary_keeps_its_numbers() -> None:
     vocabulary = ("<pad>", "<unk>", *map(str, range(40_000)))
     assert encode("39999", vocabulary)[0].tolist() == [[40_001]]
+
+
+@pytest.mark.parametrize("vocabulary", [("<pad>", "<unk>", "film"), ("^", "0", "1")])
+def test_what_is_no_text_is_refused_with_its_place(vocabulary: tuple[str, ...]) -> None:
+    for texts in (None, 5, b"film"):
+        with pytest.raises(TypeError, match="texts must be a string or a list of strings, got"):
+            encode(texts, vocabulary)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="texts must be strings, but text 1 is None"):
+        encode(["0", None], vocabulary)  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="vocabulary is missing"):
+        encode("film", ())

@@ -173,7 +173,7 @@ def test_a_training_step_can_be_captured_and_draws_anew_at_every_replay() -> Non
 
 
 def test_training_keeps_little() -> None:
-    """α and c, k + d numbers a step, not the 5 d and more of an LSTM."""
+    """α and c, k + d floats per step, not the 5 d and more of an LSTM."""
 
     def peak(layer: nn.Module) -> int:
         x = torch.randn(400, 16, 64, device="cuda")

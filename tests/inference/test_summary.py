@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
 from sttau.engine import Noise
-from sttau.inference.summary import repeat_last_step, summarize, summarize_states
+from sttau.inference.summary import repeat_last_steps, summarize, summarize_states
 from tests.inference.small_models import APART, DOUBLE, EXACTLY, FIELDS, batch_of, bits, bold, close, small_gru
 
 
@@ -38,7 +38,7 @@ def test_a_distribution_over_states_is_a_mixture_of_their_outputs() -> None:
 
 def test_the_last_valid_step_is_repeated() -> None:
     part = {"mean": torch.arange(6.0).view(2, 3, 1)}
-    assert repeat_last_step(part, torch.tensor([1, 3]))["mean"][..., 0].tolist() == [[0, 0, 0], [3, 4, 5]]
+    assert repeat_last_steps(part, torch.tensor([1, 3]))["mean"][..., 0].tolist() == [[0, 0, 0], [3, 4, 5]]
 
 
 NUMBERS = ("mean", "aleatoric", "epistemic", "total", "variance")

@@ -62,3 +62,17 @@ def test_wrong_arguments_are_rejected() -> None:
         random_dfa(3, "a", seed=0)
     with pytest.raises(ValueError, match="concentration must be positive"):
         random_pa(2, seed=0, concentration=0)
+
+
+@pytest.mark.parametrize(
+    ("expression", "place"),
+    [
+        ("a(b|c", r"'\(' at character 2 is not closed"),
+        ("((a)", r"'\(' at character 1 is not closed"),
+        ("(a))(b", r"'\)' at character 4 is not opened"),
+        (r"\([(]a)", r"'\)' at character 7 is not opened"),
+    ],
+)
+def test_an_unbalanced_parenthesis_is_named_with_its_place(expression: str, place: str) -> None:
+    with pytest.raises(ValueError, match=f"is not a regular expression: the parenthesis {place}"):
+        from_regex(expression, "abc(")

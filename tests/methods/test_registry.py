@@ -61,5 +61,3 @@ def test_a_record_says_what_its_layers_do(name: str) -> None:
     assert (len(model.members) > 1) == (method.sampling == "members" and method.posterior is None)
     assert (layer.mode in SAMPLED_MODES) == (method.sampling in ("states", "weights", "masks"))
     assert layer.shares_draws == (method.sampling == "weights")
-    if method.sampling != "members":
-        assert layer.is_stackable == method.stackable

@@ -88,11 +88,11 @@ def test_bad_arguments_are_named() -> None:
             decisions.choose_abstention(**arguments)
     with pytest.raises(ValueError, match="risk must be in"):
         decisions.choose_abstention(risk=0.0)
-    with pytest.raises(ValueError, match="confidence must be in"):
+    with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
         decisions.choose_abstention(risk=0.1, confidence=1.0)
     with pytest.raises(ValueError, match="level must be in"):
         decisions.quantile(1.1)
-    with pytest.raises(ValueError, match="false_alarms must be in"):
+    with pytest.raises(ValueError, match="false_alarms must lie between 0 and 1"):
         decisions.choose_ood(0)
     with pytest.raises(ValueError, match="give a coverage"):
         Decisions.of(torch.rand(9), torch.rand(9)).choose_abstention(risk=0.1)

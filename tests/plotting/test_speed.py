@@ -6,14 +6,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from sttau.jobs import Result, read_results
-from sttau.plotting.speed import (
-    HEADER,
-    ROOFLINE,
-    compare_speed,
-    roofline_table,
-    speed_figure,
-    speed_table,
-)
+from sttau.plotting.speed import HEADER, compare_speed, speed_figure, speed_table
 from sttau.tables import markdown_table
 
 ROOT = Path(__file__).parents[2]
@@ -49,9 +42,3 @@ def test_the_page_on_performance_shows_the_committed_numbers(path: Path) -> None
 
 def test_there_are_committed_numbers() -> None:
     assert MEASURED
-
-
-def test_the_page_on_performance_shows_the_limits() -> None:
-    results = read_results(ROOT / "benchmarks" / "h200" / "roofline.jsonl")
-    table = markdown_table(roofline_table(results, 4.8e12, 67e12), ROOFLINE)
-    assert table in (ROOT / "docs" / "performance.md").read_text("utf-8")

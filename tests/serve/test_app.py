@@ -64,7 +64,7 @@ def test_examples_are_listed_and_one_can_be_read(client: TestClient) -> None:
 
 
 def test_a_token_is_needed_where_one_is_set(models: Path) -> None:
-    with TestClient(create_app([models / "series"], Settings(token="long secret", warm_up=False))) as client:
+    with TestClient(create_app([models / "series"], Settings(token="long secret", warmup=False))) as client:
         assert client.get("/api/models").status_code == 401
         assert client.get("/api/models", headers={"authorization": "Bearer wrong"}).status_code == 401
         assert client.get("/api/models", headers={"authorization": "Bearer long secret"}).status_code == 200
@@ -76,14 +76,14 @@ def test_a_token_is_needed_where_one_is_set(models: Path) -> None:
 
 
 def test_a_server_on_loopback_answers_to_its_own_names_only(models: Path) -> None:
-    settings = Settings(hosts=("localhost",), warm_up=False)
+    settings = Settings(hosts=("localhost",), warmup=False)
     with TestClient(create_app([models / "series"], settings), base_url="http://localhost:8000") as client:
         assert client.get("/healthz").status_code == 200
         assert client.get("/healthz", headers={"host": "rebound.example"}).status_code == 421
 
 
 def test_bodies_together_are_bounded_and_released(models: Path) -> None:
-    settings = Settings(max_held_bytes=200, warm_up=False)
+    settings = Settings(max_held_bytes=200, warmup=False)
     with TestClient(create_app([models / "series"], settings)) as client:
         assert client.post("/api/predict", content=b" " * 300).status_code == 429
         for _ in range(5):
@@ -91,7 +91,7 @@ def test_bodies_together_are_bounded_and_released(models: Path) -> None:
 
 
 def test_too_many_requests_at_a_time_are_refused(models: Path) -> None:
-    with TestClient(create_app([models / "series"], Settings(max_waiting=0, warm_up=False))) as client:
+    with TestClient(create_app([models / "series"], Settings(max_waiting=0, warmup=False))) as client:
         response = client.get("/api/models")
         assert response.status_code == 429
         assert response.headers["retry-after"] == "1"

@@ -49,7 +49,7 @@ def test_a_killed_replica_loses_no_request_that_is_sent_again(models: Path) -> N
     def ready(replicas: int, address: str) -> None:
         threading.Thread(target=use, args=(address,)).start()
 
-    serve_on_ray([models], Settings(warm_up=False), "127.0.0.1", port, 2, ready, stop)
+    serve_on_ray([models], Settings(warmup=False), "127.0.0.1", port, 2, ready, stop)
     assert problems == []
     expected = sttau.predict(sttau.load(models / "series" / MODEL_FILE), series(1)[0])
     assert len(answers) == 60

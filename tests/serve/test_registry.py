@@ -19,7 +19,7 @@ def _touch(path: Path) -> None:
 
 def test_models_are_found_in_folders_and_files_and_have_their_names(models: Path, tmp_path: Path) -> None:
     single = make_series_model().save(tmp_path / "alone.safetensors")
-    registry = Registry([models, single, models / "series"], warm_up=False)
+    registry = Registry([models, single, models / "series"], warmup=False)
     assert registry.names == ["alone", "series", "series-2", "strings", "values"]
     with pytest.raises(FileNotFoundError, match="no model found"):
         Registry([tmp_path / "nothing"])
@@ -27,7 +27,7 @@ def test_models_are_found_in_folders_and_files_and_have_their_names(models: Path
 
 def test_a_changed_file_is_loaded_and_a_damaged_one_keeps_the_old_model(tmp_path: Path) -> None:
     path = make_series_model(0).save(tmp_path / "m" / MODEL_FILE)
-    registry = Registry([tmp_path], warm_up=False)
+    registry = Registry([tmp_path], warmup=False)
     first = registry.get("m")
     assert registry.refresh() == []
 
@@ -56,7 +56,7 @@ def test_a_changed_file_is_loaded_and_a_damaged_one_keeps_the_old_model(tmp_path
 
 def test_a_removed_file_keeps_its_model_and_a_new_one_is_added(tmp_path: Path) -> None:
     make_series_model().save(tmp_path / "a" / MODEL_FILE)
-    registry = Registry([tmp_path], warm_up=False)
+    registry = Registry([tmp_path], warmup=False)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert registry.refresh() == ["b"]
     shutil.rmtree(tmp_path / "a")
@@ -66,5 +66,5 @@ def test_a_removed_file_keeps_its_model_and_a_new_one_is_added(tmp_path: Path) -
 
 def test_a_name_may_be_left_out_only_where_there_is_one_model(models: Path) -> None:
     with pytest.raises(LookupError, match="name a model; the models are series, strings, values"):
-        Registry([models], warm_up=False).get(None)
-    assert Registry([models / "series"], warm_up=False).get(None).name == "series"
+        Registry([models], warmup=False).get(None)
+    assert Registry([models / "series"], warmup=False).get(None).name == "series"

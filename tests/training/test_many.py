@@ -218,3 +218,27 @@ def test_a_subclass_which_may_have_its_own_loss_or_forward_is_not_stacked() -> N
     assert stack_key(_OwnLoss(nn.LSTM(3, 8), 2)) is None
     assert stack_key(SequenceClassifier(_OwnLayer(3, 8), 2)) is None
     assert stack_key(SequenceClassifier(_OwnLSTM(3, 8), 2)) is None
+
+
+def _hook(*_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model, "loss", lambda *args, **kwargs: torch.zeros(())),
+        lambda model: setattr(model.layer.rnn, "forward", lambda *args: args),
+        lambda model: model.register_forward_hook(_hook),
+        lambda model: model.layer.register_forward_pre_hook(_hook),
+        lambda model: model.layer.rnn.register_full_backward_hook(_hook),
+        lambda model: model.head.register_full_backward_pre_hook(_hook),
+        lambda model: nn.utils.parametrizations.weight_norm(model.head),
+        lambda model: nn.utils.parametrizations.weight_norm(model.layer.rnn, "weight_hh_l0"),
+    ],
+    ids=["loss", "forward", "hook", "pre-hook", "backward hook", "backward pre-hook", "head", "layer"],
+)
+def test_a_model_with_a_loss_hook_or_parametrization_of_its_own_is_not_stacked(change: Any) -> None:
+    model = _model(0)
+    assert stack_key(model) is not None
+    change(model)
+    assert stack_key(model) is None

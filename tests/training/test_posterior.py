@@ -11,7 +11,9 @@ import sttau
 from sttau import DeepEnsemble, SequenceClassifier, create_model, fit, predict
 from sttau.data import SequenceDataset, load
 from sttau.methods import METHODS
+from sttau.models import Posterior
 from sttau.training import FitJob, TrainOptions, fit_many, laplace, swag
+from tests.extension import copy_package, replace_once, run_copy
 
 DRAWN = [name for name, method in METHODS.items() if method.posterior is not None]
 SMALL = {"updates": 20, "validate_every": 10, "progress": False}
@@ -119,3 +121,52 @@ def test_copies_of_a_network_are_laid_out_in_one_piece_before_they_run(
     else:
         ensemble = swag(model, x, y, members=2, snapshots=2, every=1, updates=2)
     assert predict(ensemble, x).mean.shape == (20, 2)
+
+
+NEW_POSTERIOR = '''"""Copies of a network with random biases."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+
+from sttau.models import DeepEnsemble
+from sttau.training.weight_distribution import WeightDistribution
+
+
+@dataclass(frozen=True)
+class RandomBiases(WeightDistribution):
+    scale: float = 1.0
+
+    def draw(self, network, inputs, targets, lengths, *, members, options):
+        drawn = [deepcopy(network) for _ in range(members)]
+        for number, member in enumerate(drawn):
+            member.head.bias.data.fill_(number * self.scale)
+        return DeepEnsemble(drawn)
+
+
+POSTERIOR = RandomBiases
+'''
+USE = """
+import sttau, torch
+from sttau.models import DeepEnsemble, Posterior
+model = sttau.SequenceClassifier(torch.nn.GRU(2, 4), 2)
+ensemble = DeepEnsemble([model], Posterior("random_biases", 3, {"scale": 2.0}))
+sttau.fit(ensemble, torch.randn(8, 3, 2), torch.arange(8) % 2, updates=1)
+print([float(member.head.bias[0]) for member in ensemble.members])
+"""
+
+
+@pytest.mark.slow
+def test_a_new_posterior_is_one_file_and_one_name(tmp_path: Path) -> None:
+    package = copy_package(tmp_path)
+    (package / "training/random_biases.py").write_text(NEW_POSTERIOR, "utf-8")
+    replace_once(package / "training/posterior.py", '"swag")', '"swag", "random_biases")')
+    assert run_copy(package, "-c", USE).strip() == "[0.0, 2.0, 4.0]"
+
+
+def test_an_unknown_posterior_is_refused_with_the_names_of_all() -> None:
+    train, _ = digits()
+    model = DeepEnsemble([SequenceClassifier(nn.LSTM(8, 4), 10)], Posterior("gauss"))
+    with pytest.raises(ValueError, match="posterior must be one of laplace, swag, got 'gauss'"):
+        fit(model, train, updates=1)

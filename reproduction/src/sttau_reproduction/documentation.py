@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 
 from sttau.comparison import Comparison
 from sttau.jobs import read_results
-from sttau.plotting.speed import HEADER, ROOFLINE, compare_speed, roofline_table, speed_figure, speed_table
+from sttau.plotting.speed import HEADER, compare_speed, speed_figure, speed_table
 from sttau.plotting.style import look
-from sttau.plotting.words import WordMove, words_figure
 from sttau.tables import markdown_table
 from sttau_reproduction.automata import figures as automata_figures
 from sttau_reproduction.automata import tables as automata_tables
 from sttau_reproduction.automata.snapshots import read_snapshots
+from sttau_reproduction.automata.words import WordMove, words_figure
 from sttau_reproduction.cartpole import figures as cartpole_figures
 from sttau_reproduction.cartpole import tables as cartpole_tables
 from sttau_reproduction.classification.report import write_report
@@ -27,14 +27,15 @@ from sttau_reproduction.pages import renew_file, save_figure
 from sttau_reproduction.power import figures as power_figures
 from sttau_reproduction.power import tables as power_tables
 from sttau_reproduction.power.shown import read_hours
-from sttau_reproduction.speed.tables import BASELINES, COMPILED, baseline_table, compiled_rows
+from sttau_reproduction.speed.tables import BASELINES, COMPILED, ROOFLINE, baseline_table, compiled_rows, roofline_table
 
 #: Pages on classification, from the root of the repository.
-CLASSIFICATION = ("reproduction/docs/results.md", "reproduction/docs/log.md")
+CLASSIFICATION = tuple(f"reproduction/docs/{name}.md" for name in ("results", "analyses", "log"))
 
 _RESULTS = Path("reproduction/results")
 _BYTES, _OPERATIONS = 4.8e12, 67e12  # of an H200, per second
 _DPI = {"power": 110}
+_FOLDERS = {"stochastic-learned": "reproduction/docs/images"}  # of figures that are not on a page of the library
 _MACHINES = {"cpu": "two CPU cores", "cpu-passive": "two CPU cores, passive waiting", "h200": "NVIDIA H200"}
 
 
@@ -59,7 +60,8 @@ def renew_documentation(root: Path) -> Iterator[Path]:
     if "drawn" in review_automaton:
         drawn["review-automaton"] = draw_words(review_automaton["drawn"])
     for name, figure in drawn.items():
-        yield save_figure(figure, root / "docs/images" / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
+        images = root / _FOLDERS.get(name, "docs/images")
+        yield save_figure(figure, images / f"{name}.png", _DPI.get(name.partition("-")[0], 150))
     for path, figure, dpi in _library_figures(root):
         yield save_figure(figure, path, dpi)
 
@@ -112,7 +114,8 @@ def page_tables(root: Path) -> dict[str, dict[str, str]]:
     compiled = compiled_rows(read_results(results / "automata/speed.jsonl"))
     power = power_tables.tables(read_results(results / "household-power/results.jsonl.gz"))
     return {
-        "docs/automata.md": _named("automata", automata | {"compiled": markdown_table(compiled, COMPILED)}),
+        "docs/automata.md": _named("automata", {"compiled": markdown_table(compiled, COMPILED)}),
+        "reproduction/docs/automata.md": _named("automata", automata),
         "docs/regression.md": _named("power", power),
         "docs/rl.md": _named("cartpole", cartpole_tables.tables(results / "cartpole")),
         "docs/performance.md": _speed(root),

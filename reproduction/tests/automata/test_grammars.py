@@ -4,7 +4,7 @@ from sttau.automata import tomita
 from sttau_reproduction.automata.grammars import long_strings
 
 
-def test_long_strings_are_labelled_by_the_truth() -> None:
+def test_long_strings_are_labeled_by_the_truth() -> None:
     data = long_strings(3)
     assert int(data.lengths.max()) == 1001
     vocabulary = data.vocabulary

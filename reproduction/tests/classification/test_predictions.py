@@ -47,7 +47,7 @@ def test_a_summary_gives_what_the_predictions_give() -> None:
         np.testing.assert_array_equal(getattr(summary.reliability, name), getattr(curve, name))
     whole = risk_coverage_curve(1 - p.max(1), wrong.astype(float))
     assert float(summary.area) == whole.area
-    assert len(summary.risk) == len(summary.coverage) == 1000
+    assert len(summary.risk) == len(summary.coverage) == 334
     np.testing.assert_allclose(np.interp(summary.coverage, whole.coverage, whole.risk), summary.risk, atol=1e-6)
     assert (summary.coverage[0], summary.coverage[-1]) == (1 / 3000, 1)
 

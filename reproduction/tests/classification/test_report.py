@@ -18,9 +18,9 @@ from sttau_reproduction.classification.report import FIGURES, draw, figure_links
 from sttau_reproduction.cli import app
 from sttau_reproduction.pages import markers, renew
 
-HOUSE = Path(__file__).parents[2]
-PAGES = (HOUSE / "docs" / "results.md", HOUSE / "docs" / "log.md")
-RESULTS = HOUSE / "results" / "paper"
+REPRODUCTION = Path(__file__).parents[2]
+PAGES = tuple(REPRODUCTION / "docs" / f"{name}.md" for name in ("results", "analyses", "log"))
+RESULTS = REPRODUCTION / "results" / "paper"
 pytestmark = pytest.mark.usefixtures("no_data")
 
 
@@ -65,7 +65,7 @@ def test_the_pages_have_a_place_for_every_table_and_figure() -> None:
 
 
 def test_the_pages_show_the_tables_of_the_committed_results() -> None:
-    results, summaries = read_results(RESULTS / "results.jsonl.gz"), read_summaries(RESULTS)
+    results, summaries = read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS)
     diagnostics = read_diagnostics(RESULTS)
     made = tables(results, summaries, read_history(RESULTS), diagnostics)
     drawn = [

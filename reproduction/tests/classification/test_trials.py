@@ -48,10 +48,15 @@ def test_trials_are_evaluated_on_validation_data_alone(tmp_path: Path, monkeypat
     )
     out = tmp_path / "out.jsonl"
     options = ["--question", "Why?", "--device", "cpu"]
-    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["trials", str(file), "--out", str(out), *options])
-    assert shown.exit_code == 0, shown.output
-    assert "bad failed: num_states must be at least 2" in shown.output
+    command = ["trials", str(file), "--out", str(out), *options]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, command)
+    assert shown.exit_code == 1, shown.output
+    assert "bad on digits, seed 0 failed" in shown.output
+    assert "num_states must be at least 2" in shown.output
     first, second = read_records(out)
+    out.write_text(json.dumps(first) + "\n")  # the second was computed, but not recorded
+    assert CliRunner().invoke(app, command).exit_code == 1
+    assert read_records(out) == [first, second]  # and neither was computed again: seconds are the same
     assert (first["method"], second["method"], second["seed"]) == ("base", "seed 1", 1)
     assert {record["question"] for record in (first, second)} == {"Why?"}
     assert date.fromisoformat(first["date"]) <= date.today()

@@ -27,6 +27,7 @@ from sttau.inference import predict
 from sttau.languages import PA
 from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import SequenceClassifier
+from sttau.padding import valid_steps
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 100  # largest number of rounds of L*, which does not end if the network's language is not regular
@@ -95,7 +96,7 @@ def visited_states(
     vocabulary, start = symbols_of(data)
     inputs, rows = _distinct(data)
     lengths = data.lengths[rows]
-    alive = torch.arange(inputs.shape[1])[None] < lengths[:, None]
+    alive = valid_steps(inputs, lengths)
     noise = None
     if model.resolve_mode(mode) in SAMPLED_MODES:
         noise = Noise.of(fingerprint(inputs, lengths), 1, seed, 0)
@@ -388,3 +389,6 @@ def symbols_of(data: SequenceDataset) -> tuple[tuple[str, ...], str]:
     if data.vocabulary is None or data.inputs.dim() != 2:
         raise ValueError(f"{data.name} must be strings over a vocabulary")
     return data.vocabulary, data.vocabulary[int(data.inputs[0, 0])]
+
+
+__all__ = ["WeightedAutomaton", "extract_by_clustering", "extract_by_queries", "learn_by_alergia", "learn_spectrally"]

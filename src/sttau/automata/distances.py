@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sttau.automata.equivalence import aligned
 from sttau.automata.value import AutomatonLike
+from sttau.checks import check_rate
 from sttau.languages import PA, Strings
 
 _MOST_STRINGS = 1 << 26  # limit of an exhaustive comparison
@@ -133,8 +134,7 @@ def rms_distance(first: AutomatonLike, second: AutomatonLike, *, continuation: f
         >>> round(rms_distance(stochastic(1), stochastic(2)), 4)
         0.3347
     """
-    if not 0 <= continuation < 1:
-        raise ValueError(f"continuation must be in [0, 1), got {continuation}")
+    check_rate("continuation", continuation)
     a, b = aligned(first, second)
     n, m = a.num_states, a.num_states + b.num_states
     steps = a.matrices.new_zeros(len(a.alphabet), m, m)

@@ -13,6 +13,7 @@ from sttau.engine import Noise, fingerprint
 from sttau.inference.predict import predict
 from sttau.layers import LayerMode
 from sttau.models import SequenceClassifier
+from sttau.padding import valid_steps
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _mixing(model: SequenceClassifier, data: SequenceDataset, seed: int) -> floa
         alpha = model.finite_state_layer.transitions(
             model.embedding(inputs), lengths, noise=Noise.of(fingerprint(inputs, lengths), 1, seed, 0), mode="soft"
         )
-    alive = torch.arange(inputs.shape[1])[None] < lengths[:, None]
+    alive = valid_steps(inputs, lengths)
     return float((1 - alpha.amax(-1))[alive].mean())
 
 

@@ -201,3 +201,6 @@ class ObservationTable:
     def _rows(self, words: Sequence[Word]) -> Floats:
         every = [(*word, *suffix) for word in words for suffix in self.suffixes]
         return self._weights.of(every).reshape(len(words), len(self.suffixes))
+
+
+__all__ = ["extract_by_weighted_queries"]

@@ -15,6 +15,7 @@ from sttau.conformal import label_scores, residual_scores
 from sttau.inference import Prediction, RegressionPrediction, predict
 from sttau.inference.inputs import as_examples
 from sttau.inference.prediction import tie_breaks
+from sttau.metrics.nll import nll_terms
 from sttau.models import Decisions, Predictor, SequenceClassifier, SequenceModel
 
 _PRIOR_SCALE = 0.5  # half-width of log T before any data
@@ -145,8 +146,7 @@ def _exact_temperature(model: SequenceClassifier, inputs: Tensor, labels: Tensor
 
     def loss(temperature: float) -> float:
         p = pi @ (logits / temperature).softmax(-1)
-        nll = float(-p.gather(1, labels[:, None]).clamp_min(torch.finfo(p.dtype).tiny).log().mean())
-        return nll + _prior(temperature, len(labels))
+        return float(nll_terms(p, labels, clip=True).mean()) + _prior(temperature, len(labels))
 
     return fit_temperature(loss, float((logits.amax(-1) - logits.amin(-1)).mean()))
 

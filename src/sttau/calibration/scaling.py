@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sttau.checks import as_numbers, as_tensor, check_labels
+from sttau.inference import Prediction
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,6 +53,8 @@ class Scaling(ABC):
 
 def check_logits(logits: Any) -> Tensor:
     """Return (samples, predictions, classes) in float64."""
+    if isinstance(logits, Prediction):
+        raise TypeError("logits must be a tensor or an array, got a Prediction; pass to_logits(prediction)")
     z = as_numbers("logits", logits).detach()
     if z.dim() not in (2, 3) or z.numel() == 0 or z.shape[-1] < 2:
         raise ValueError(

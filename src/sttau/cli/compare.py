@@ -37,7 +37,7 @@ def compare(
     batch_size: Annotated[int, typer.Option(min=1, help="Number of sequences per batch.")] = 64,
     learning_rate: Annotated[float, typer.Option(help="Learning rate of AdamW.")] = 0.005,
     hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size of all layers.")] = 64,
-    samples: Annotated[int, typer.Option(min=1, help="Number of Monte Carlo samples per prediction.")] = 10,
+    samples: Annotated[int, typer.Option(min=1, help="Monte Carlo samples per member.")] = 10,
     reference: Annotated[
         str, typer.Option(help="Method that the others are tested against; the first by default.")
     ] = "",

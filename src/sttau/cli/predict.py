@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,15 +48,13 @@ def predict(
         if data is None:
             _follow(loaded, samples, seed, level, json_lines)
             return
-        with Writer(out, json_lines) as writer:
+        with Writer(sys.stdout if out == "-" else out, json_lines) as writer:
             for rows in predict_chunks(loaded, data, id=id, time=time, level=level, samples=samples, seed=seed):
                 writer.write(rows)
 
 
 def _follow(model: Any, samples: int, seed: int, level: float, json_lines: bool) -> None:
     """Predict after every line of standard input; an empty line begins a new series, an id continues its own."""
-    import sys
-
     from sttau import Stream
     from sttau.data.step_lines import StepReader
     from sttau.predictions import Writer, prediction_rows
@@ -65,7 +64,7 @@ def _follow(model: Any, samples: int, seed: int, level: float, json_lines: bool)
 
     streams: dict[str | None, Any] = {None: begin()}
     reader = None if model.reads_tokens else StepReader(model, model.num_features)
-    with Writer("-", json_lines) as writer:
+    with Writer(sys.stdout, json_lines) as writer:
         for number, line in enumerate(sys.stdin, 1):
             text = line.rstrip("\n")
             id, element = None, text

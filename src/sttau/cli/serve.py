@@ -26,7 +26,7 @@ def serve(
     max_bytes: Annotated[int, typer.Option(min=1024, help="Largest size of a request body, in bytes.")] = 8 << 20,
     max_sequences: Annotated[int, typer.Option(min=1, help="Largest number of sequences per request.")] = 4096,
     max_steps: Annotated[int, typer.Option(min=1, help="Largest number of steps per sequence.")] = 10_000,
-    max_samples: Annotated[int, typer.Option(min=1, help="Largest number of Monte Carlo samples.")] = 100,
+    max_samples: Annotated[int, typer.Option(min=1, help="Largest number of Monte Carlo samples per member.")] = 100,
     max_waiting: Annotated[int, typer.Option(min=1, help="Largest number of concurrent requests.")] = 256,
     timeout: Annotated[float, typer.Option(min=0.1, help="Time limit of a request, in seconds.")] = 30.0,
     threads: ThreadsOption = 1,

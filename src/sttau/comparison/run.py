@@ -23,6 +23,7 @@ from sttau.metrics.rows import Rows, evaluate_rows
 from sttau.metrics.statistics import holm, metric_intervals, metric_p_values
 from sttau.models import Predictor
 from sttau.ood import make_detector
+from sttau.seeds import seeded
 
 
 def compare(
@@ -69,7 +70,7 @@ def compare(
             and ``embedding_size``: ``{"st-tau": {"num_states": 20}}``.
         hidden_size: Hidden size of all layers without a setting of their own. By default ``bayes`` has at most two
             weights per training sequence.
-        samples: Number of Monte Carlo samples per prediction, for each member of an ensemble.
+        samples: Monte Carlo samples per member.
         scaling: Whether to add each classifier after temperature scaling fitted on the validation data.
         folder: Folder for checkpoints. The same call resumes an interrupted comparison and trains no network twice;
             methods and seeds may be added.
@@ -211,8 +212,7 @@ def _check(model: Predictor, splits: Splits) -> None:
 
 
 def _from_factory(make: Factory, data: SequenceDataset, seed: int) -> Predictor:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = make(data, seed)
     if not isinstance(model, Predictor):
         raise TypeError(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, overload
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -119,13 +120,13 @@ class SequenceDataset(Dataset[LabeledSequence]):
     @overload
     def __getitem__(self, index: int) -> LabeledSequence: ...
     @overload
-    def __getitem__(self, index: slice | Sequence[int] | Tensor) -> SequenceDataset: ...
+    def __getitem__(self, index: slice | Sequence[int] | Tensor | npt.NDArray[Any]) -> SequenceDataset: ...
     def __getitem__(self, index: Any) -> Any:
         """Return one sequence, or a data set of several."""
         if isinstance(index, slice):
             return self.select(torch.tensor(range(len(self))[index], dtype=torch.int64))
-        if not hasattr(index, "__index__") or (isinstance(index, Tensor) and index.dim() > 0):
-            return self.select(torch.as_tensor(index))
+        if not hasattr(index, "__index__") or getattr(index, "ndim", 0) > 0:
+            return self.select(index)
         row = range(len(self))[index]  # negative positions count from the end
         return LabeledSequence(self.inputs[row, : int(self.lengths[row])], self.labels[row])
 
@@ -149,6 +150,7 @@ class SequenceDataset(Dataset[LabeledSequence]):
             >>> sorted(set(digits.select(digits.labels >= 8).labels.tolist()))
             [8, 9]
         """
+        rows = _as_rows(rows)
         places = torch.arange(len(self))[rows].tolist()
         ids, groups = (
             None if names is None else tuple(names[row] for row in places) for names in (self.ids, self.groups)
@@ -175,3 +177,19 @@ class SequenceDataset(Dataset[LabeledSequence]):
         from sttau.data.summary import summarize
 
         return summarize(self)
+
+
+def _as_rows(rows: Any) -> Tensor:
+    """Positions or a mask as a tensor; an error that says what an index may be for anything else."""
+    try:
+        tensor = torch.as_tensor(rows)
+    except (TypeError, ValueError, RuntimeError):
+        tensor = torch.empty(())
+    if tensor.shape == (0,):
+        return tensor.to(torch.int64)
+    if tensor.dim() != 1 or tensor.is_floating_point():
+        raise TypeError(
+            "index must be an integer, a slice, or a list, array or tensor of integers or with one bool per sequence; "
+            f"got {str(rows)[:80]!r}"
+        )
+    return tensor

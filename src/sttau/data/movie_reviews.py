@@ -17,7 +17,7 @@ from sttau.data.reviews import decode, label_texts, load_ood, read_compact
 from sttau.data.source import Content, Form, Source
 
 _NLTK = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora"
-_LICENCE = "CC BY 4.0, as stated by their distribution"
+_LICENSE = "CC BY 4.0, as stated by their distribution"
 _HOMEPAGE = "https://www.cs.cornell.edu/people/pabo/movie-review-data/"
 
 
@@ -40,7 +40,7 @@ def read_documents(path: Path) -> Content:
 SENTENCES = Source(
     name="movie_reviews",
     title="Sentence polarity dataset v1.0: snippets of film reviews",
-    license=_LICENCE,
+    license=_LICENSE,
     citation="B. Pang, L. Lee, Seeing Stars: Exploiting Class Relationships for Sentiment Categorization with Respect "
     "to Rating Scales, ACL 2005",
     homepage=_HOMEPAGE,
@@ -56,7 +56,7 @@ SENTENCES = Source(
 DOCUMENTS = Source(
     name="movie_review_documents",
     title="Polarity dataset v2.0: whole film reviews",
-    license=_LICENCE,
+    license=_LICENSE,
     citation="B. Pang, L. Lee, A Sentimental Education: Sentiment Analysis Using Subjectivity Summarization Based on "
     "Minimum Cuts, ACL 2004; B. Pang, L. Lee, S. Vaithyanathan, Thumbs up?, EMNLP 2002",
     homepage=_HOMEPAGE,

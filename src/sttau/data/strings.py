@@ -15,6 +15,7 @@ from sttau.data.dataset import SequenceDataset
 from sttau.errors import DataError
 from sttau.formats import read_text
 from sttau.languages.alphabets import encode_strings, single_characters
+from sttau.padding import clear_padding
 
 #: Start token of every sequence (x_0 in the paper's Algorithm 1), so that the empty string is a sequence too.
 START = "^"
@@ -50,8 +51,7 @@ def as_dataset(
     if START in symbols:
         raise ValueError(f"the symbol {START!r} is the start token; use another symbol in the alphabet")
     ids, lengths = encode_strings(strings, symbols)
-    beyond = torch.arange(ids.shape[1]) >= lengths[:, None]
-    inputs = torch.cat([torch.zeros(len(ids), 1, dtype=torch.int64), (ids + 1).masked_fill(beyond, 0)], dim=1)
+    inputs = torch.cat([torch.zeros(len(ids), 1, dtype=torch.int64), clear_padding(ids + 1, lengths)], dim=1)
     return SequenceDataset(
         name=name,
         split=split,

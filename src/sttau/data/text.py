@@ -125,12 +125,13 @@ def encode(texts: Sequence[str] | str, vocabulary: Sequence[str] | None) -> tupl
         >>> encode("0110", ("^", "0", "1"))[0].tolist()
         [[0, 1, 2, 2, 1]]
     """
-    if vocabulary is None:
+    if vocabulary is None or len(vocabulary) == 0:
         raise ValueError(
             "vocabulary is missing: pass that of the training data (data.vocabulary), or keep it in the model with "
             "model.set_metadata(data)"
         )
     texts = [texts] if isinstance(texts, str) else texts
+    _check_texts(texts)
     if len(texts) == 0:
         raise ValueError("texts are empty; expected at least one")
     if vocabulary[0] == START:
@@ -140,6 +141,15 @@ def encode(texts: Sequence[str] | str, vocabulary: Sequence[str] | None) -> tupl
         where = int(np.flatnonzero(table.lengths == 0)[0])
         raise ValueError(f"texts must have at least one word each, but text {where} is {texts[where]!r}; leave it out")
     return pad(number_words(table.words, vocabulary)[table.numbers], table.lengths)
+
+
+def _check_texts(texts: Any) -> None:
+    """Raise, with the place, where there is something other than strings."""
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes):
+        raise TypeError(f"texts must be a string or a list of strings, got {type(texts).__name__}")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"texts must be strings, but text {number} is {text!r}; leave it out, or pass str(…) of it")
 
 
 def _encode_symbols(strings: Sequence[str], vocabulary: Sequence[str]) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.checks import as_integer, as_tensor
+from sttau.checks import as_integer, as_tensor, check_level
 from sttau.engine import Noise, fingerprint
 from sttau.engine.noise.identity import distinguish
 from sttau.inference.chunks import in_eval_mode
@@ -41,14 +41,12 @@ class Forecast:
 
     def quantile(self, share: float) -> Tensor:
         """(batch, steps, outputs) quantile over paths."""
-        if not 0 < share < 1:
-            raise ValueError(f"share must lie between 0 and 1, for instance 0.5, got {share}")
+        check_level("share", share, 0.5)
         return self.paths.quantile(share, dim=0)
 
     def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return bounds with (1 - level) / 2 of the paths on either side, at each step separately."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, for instance 0.9, got {level}")
+        check_level("level", level, 0.9)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
 

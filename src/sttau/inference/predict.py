@@ -12,7 +12,7 @@ from sttau.engine import fingerprint
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
 from sttau.inference.prediction import Prediction, RegressionPrediction
-from sttau.inference.summary import join, repeat_last_step, summarize, summarize_paths
+from sttau.inference.summary import join, repeat_last_steps, summarize, summarize_paths
 from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
 
@@ -134,7 +134,7 @@ def predict(
                     for noise in noises(own, samples, seed, at_once, mode)
                 ]
                 part = summarize(model, outputs, len(chunk.rows), keep_samples)
-            parts.append(repeat_last_step(part, length) if per_step else part)
+            parts.append(repeat_last_steps(part, length) if per_step else part)
     return join(model, parts, torch.cat(rows).argsort(), mode, samples * len(model.members))
 
 

@@ -23,8 +23,8 @@ class _Member:
     """What one network remembers of its streams."""
 
     model: SequenceModel
-    states: list[LayerState | None]  # of each call: one, or one per sample where a draw serves all sequences
-    distribution: Tensor | None = None  # of the states, in exact mode
+    states: list[LayerState | None]  # state of each call: one, or one per sample where a draw serves all sequences
+    distribution: Tensor | None = None  # distribution over states, in exact mode
     patch: Tensor | None = None  # (streams, steps, channels) of the patch that is not complete
     observed: Observed | None = None
 

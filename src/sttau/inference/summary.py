@@ -11,6 +11,7 @@ from sttau.engine import path_sum
 from sttau.inference.prediction import Prediction, RegressionPrediction, entropy
 from sttau.layers import LayerMode
 from sttau.models import Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
+from sttau.padding import repeat_last_step
 
 _PER_SAMPLE = ("samples", "sample_variance")  # fields with an axis of samples
 
@@ -100,21 +101,12 @@ def _wide(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def repeat_last_step(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
-    """Repeat the last valid step in all steps beyond it."""
-    if lengths is None:
-        return part
-
-    def repeat(name: str, value: Tensor) -> Tensor:
-        if name == "attribution":
-            return value
-        axis = 2 if name in _PER_SAMPLE else 1
-        step = torch.arange(value.shape[axis], device=value.device).expand(len(lengths), -1)
-        index = torch.minimum(step, lengths[:, None] - 1)
-        index = index.reshape(len(lengths), *(1,) * (axis - 1), -1, *(1,) * (value.dim() - axis - 1))
-        return value.gather(axis, index.expand_as(value))
-
-    return {name: repeat(name, value) for name, value in part.items()}
+def repeat_last_steps(part: dict[str, Tensor], lengths: Tensor | None) -> dict[str, Tensor]:
+    """Repeat the last valid step of each field in all steps beyond it; the attribution is left as it is."""
+    return {
+        name: value if name == "attribution" else repeat_last_step(value, lengths, 2 if name in _PER_SAMPLE else 1)
+        for name, value in part.items()
+    }
 
 
 def join(

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sttau.padding import clear_padding, valid_steps
+
 #: Strings, lists of symbols, or positions in the alphabet, (strings, time).
 Strings = Sequence[str] | Sequence[Sequence[str]] | Tensor
 
@@ -52,7 +54,7 @@ def encode_strings(
             f"strings contain the symbol {unknown!r} in string {row}, which is not in the alphabet {tuple(alphabet)}; "
             "if a symbol has several characters, pass lists of symbols"
         )
-    ids[torch.arange(ids.shape[1]) < sizes[:, None]] = flat
+    ids[valid_steps(ids, sizes)] = flat
     return ids.to(device), sizes.to(device)
 
 
@@ -79,8 +81,7 @@ def _check_ids(ids: Tensor, symbols: int, lengths: Tensor | None, device: torch.
         lengths = lengths.to(device, torch.int64)
         if tuple(lengths.shape) != (len(ids),) or bool((lengths < 0).any() | (lengths > ids.shape[1]).any()):
             raise ValueError(f"lengths must be ({len(ids)},) integers from 0 to {ids.shape[1]}")
-    beyond = torch.arange(ids.shape[1], device=device) >= lengths[:, None]
-    ids = ids.masked_fill(beyond, 0)
+    ids = clear_padding(ids, lengths)
     if bool((ids < 0).any() | (ids >= symbols).any()):
         raise ValueError(f"strings must contain positions in the alphabet, 0 … {symbols - 1}")
     return ids, lengths

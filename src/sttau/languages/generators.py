@@ -46,8 +46,23 @@ def from_regex(expression: str, alphabet: Iterable[str] = ("0", "1")) -> DFA:
             f"{symbols}; pass all symbols as alphabet="
         ) from error
     except RegexException as error:
-        raise ValueError(f"expression {expression!r} is not a regular expression: {error}") from error
+        raise ValueError(
+            f"expression {expression!r} is not a regular expression: {_unbalanced(expression) or error}"
+        ) from error
     return _numbered(DFA.from_nfa(nfa).to_complete().minify())
+
+
+def _unbalanced(expression: str) -> str | None:
+    """Say which parenthesis has no counterpart; None where every one has."""
+    open_at: list[int] = []
+    for match in re.finditer(r"\[[^\]]*\]|\\.|[()]", expression):  # not those in a class or after a backslash
+        if match.group() == "(":
+            open_at.append(match.start())
+        elif match.group() == ")":
+            if not open_at:
+                return f"the parenthesis ')' at character {match.start() + 1} is not opened"
+            open_at.pop()
+    return f"the parenthesis '(' at character {open_at[-1] + 1} is not closed" if open_at else None
 
 
 def random_dfa(states: int, alphabet: Iterable[str] = ("0", "1"), *, seed: int) -> DFA:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sttau.checks import as_integer, check_lengths
+from sttau.checks import as_integer, check_lengths, check_rate
 from sttau.engine import Noise, Readout, Steps, Weights, stacked
 from sttau.layers.call import SAMPLED_MODES, Call, LayerMode, LayerState, Output
 
@@ -385,9 +385,3 @@ def samples_per_sequence(noise: Noise, batch: int) -> int:
     if rows % batch:
         raise ValueError(f"noise has {rows} rows, which is not a multiple of the {batch} sequences given")
     return rows // batch
-
-
-def check_rate(name: str, rate: float) -> None:
-    """Raise unless a dropout rate is in [0, 1)."""
-    if not 0 <= rate < 1:
-        raise ValueError(f"{name} must be in [0, 1), got {rate}")

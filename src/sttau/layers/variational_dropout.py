@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sttau.checks import check_rate
 from sttau.engine import Noise, masked, stacked
-from sttau.layers.base import WEIGHTS, check_rate, concatenate, register_layer, samples_per_sequence
+from sttau.layers.base import WEIGHTS, concatenate, register_layer, samples_per_sequence
 from sttau.layers.call import Call, LayerMode, Output
 from sttau.layers.sampled_lstm import SampledLSTM
 from sttau.padding import last_valid_step, reverse_steps

@@ -16,6 +16,4 @@ def _defaults(spec: DataSpec, hidden_size: int) -> dict[str, Any]:
     return {"prior_scale": 0.5, "hidden_size": size}
 
 
-METHOD = Method(
-    "bayes", "Bayes LSTM", "#c53030", {"lstm": BayesLSTM}, sampling="weights", defaults=_defaults, stackable=True
-)
+METHOD = Method("bayes", "Bayes LSTM", "#c53030", {"lstm": BayesLSTM}, sampling="weights", defaults=_defaults)

@@ -19,5 +19,4 @@ METHOD = Method(
     {"lstm": VariationalDropoutLSTM},
     sampling="masks",
     defaults=_defaults,
-    stackable=True,
 )

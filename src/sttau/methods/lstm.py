@@ -4,4 +4,4 @@ from torch import nn
 
 from sttau.methods.record import Method
 
-METHOD = Method("lstm", "LSTM", "#7b8794", {"lstm": nn.LSTM}, stackable=True)
+METHOD = Method("lstm", "LSTM", "#7b8794", {"lstm": nn.LSTM})

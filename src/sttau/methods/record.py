@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from sttau.data import SequenceDataset
-from sttau.models.ensemble import PosteriorKind
+from sttau.padding import valid_steps
 
 Sampling = Literal["none", "members", "states", "weights", "masks"]
 
@@ -23,7 +22,7 @@ class DataSpec(NamedTuple):
     classes: int | None  # None for regression
     outputs: int  # values predicted per sequence
     sequences: int  # training sequences
-    steps: int = 1  # of the longest training sequence
+    steps: int = 1  # length of the longest training sequence
 
     @classmethod
     def of(cls, *splits: SequenceDataset) -> DataSpec:
@@ -46,7 +45,7 @@ class DataSpec(NamedTuple):
 
 
 def _valid(data: SequenceDataset) -> Tensor:
-    return data.inputs[torch.arange(data.inputs.shape[1]) < data.lengths[:, None]]
+    return data.inputs[valid_steps(data.inputs, data.lengths)]
 
 
 def no_defaults(spec: DataSpec, hidden_size: int) -> dict[str, Any]:
@@ -65,9 +64,8 @@ class Method:
         layers: Constructor of the layer for each cell, the default cell first.
         sampling: What differs between two samples of a prediction.
         defaults: Settings for some data and a hidden size; see :func:`sttau.methods.build`.
-        stackable: Whether several networks can be trained as one on a GPU.
-        posterior: Distribution of weights that the members of an ensemble are drawn from after one network was trained;
-            None where members, or the one network, are trained.
+        posterior: Name of the distribution of weights that the members of an ensemble are drawn from after one network
+            was trained (``training/posterior.py``); None where members, or the one network, are trained.
     """
 
     name: str
@@ -76,5 +74,4 @@ class Method:
     layers: Mapping[str, Callable[..., Any]]
     sampling: Sampling = "none"
     defaults: Callable[[DataSpec, int], dict[str, Any]] = no_defaults
-    stackable: bool = False
-    posterior: PosteriorKind | None = None
+    posterior: str | None = None

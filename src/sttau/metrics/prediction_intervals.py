@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.checks import check_level
 from sttau.metrics.inputs import FORECAST, check_forecast, check_variance, with_samples
 from sttau.metrics.record import Metric, PerExample
 
@@ -43,8 +44,7 @@ def quantile(mean: Any, variance: Any, share: float) -> Tensor:
         >>> round(quantile([[[-1.0]], [[1.0]]], [[[1.0]], [[1.0]]], 0.9).item(), 3)  # mixture of two Gaussians
         1.849
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1, for instance 0.5, got {share}")
+    check_level("share", share, 0.5)
     middle = with_samples("mean", mean)
     return _quantile(middle, check_variance(variance, middle), share)
 
@@ -62,8 +62,7 @@ def central_interval(mean: Any, variance: Any, level: float = 0.9) -> tuple[Tens
         >>> round(low.item(), 2), round(high.item(), 2)
         (-3.92, 3.92)
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, for instance 0.9, got {level}")
+    check_level("level", level, 0.9)
     middle = with_samples("mean", mean)
     spread = check_variance(variance, middle)
     tail = (1 - level) / 2

@@ -13,17 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sttau.checks import as_integer
+from sttau.checks import as_integer, check_rate
 from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
-from sttau.layers.base import check_rate
 from sttau.models.criterion import Criterion, weighted_mean
 from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing
 from sttau.models.steps import features_per_step, partial_patches
-from sttau.padding import clear_padding
+from sttau.padding import clear_padding, repeat_last_step
 
 UNKNOWN = 1  # the id of "<unk>" in every vocabulary made by ``sttau.data``
 
@@ -262,10 +261,7 @@ class SequenceModel(Predictor):
         first = torch.stack([layer.first_distribution(part) for part in parts[:, 0].unbind(1)], dim=1)
         then = (after[:, :-1, None, None] @ layer.transition_matrices(parts[:, 1:])).squeeze(3).flatten(1, 2)
         whole = torch.cat([first, then], dim=1)[:, : channels.shape[1]]
-        if lengths is None:
-            return whole
-        step = torch.minimum(torch.arange(whole.shape[1], device=whole.device), lengths[:, None] - 1)
-        return whole.gather(1, step[:, :, None].expand_as(whole))
+        return repeat_last_step(whole, lengths)
 
     def _states_read(self) -> Tensor:
         """The states as the head reads them, (k, d): with dropout in training, the same for the whole batch."""

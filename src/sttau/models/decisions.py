@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sttau.checks import check_level
 from sttau.conformal import Score, conformal_quantile, quantile_per_class, quantile_per_output
 
 Goal = Literal["risk", "coverage", "false alarms"]
@@ -158,8 +159,7 @@ class Decisions(nn.Module):
         assert wanted is not None
         if not 0 < wanted <= 1:
             raise ValueError(f"{'risk' if risk is not None else 'coverage'} must be in (0, 1], got {wanted}")
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+        check_level("confidence", confidence, 0.95)
         doubt, order = self.uncertainty.cpu().sort(stable=True)
         lost = self.loss.cpu()[order].cumsum(0)
         # A threshold cannot separate equal values: these numbers of accepted predictions are possible.
@@ -204,8 +204,7 @@ class Decisions(nn.Module):
         Args:
             false_alarms: Fraction of in-distribution sequences flagged as OOD.
         """
-        if not 0 < false_alarms < 1:
-            raise ValueError(f"false_alarms must be in (0, 1), got {false_alarms}")
+        check_level("false_alarms", false_alarms, 0.05)
         value = min(conformal_quantile(self.entropy, 1 - false_alarms), sys.float_info.max)  # infinity is not JSON
         accepted = float((self.entropy <= value).double().mean())
         self.ood = Threshold(value, "false alarms", false_alarms, accepted)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,10 @@ from sttau.models.base import SequenceModel
 from sttau.models.classifier import SequenceClassifier
 from sttau.models.predictor import Predictor, Task
 from sttau.models.regressor import Gaussian
+from sttau.seeds import seeded
 
 Model = TypeVar("Model", bound=SequenceModel)
 SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
-
-
-#: Names of the distributions; see sttau.training.laplace and sttau.training.swag.
-PosteriorKind = Literal["laplace", "swag"]
 
 
 #: One weight of the joint loss, or those at the beginning and at the end of training.
@@ -36,9 +33,9 @@ Joint = float | tuple[float, float]
 class Posterior(NamedTuple):
     """The distribution of weights that the members of an ensemble are drawn from at the end of training."""
 
-    kind: PosteriorKind
+    kind: str  # one of those in sttau.training.posterior
     size: int = 10  # members that are drawn
-    arguments: Mapping[str, Any] = MappingProxyType({})  # further ones of the function of that name
+    arguments: Mapping[str, Any] = MappingProxyType({})  # settings of that kind
 
 
 class DeepEnsemble(Predictor):
@@ -96,9 +93,8 @@ class DeepEnsemble(Predictor):
         """Construct ``size`` members with different initial weights; PyTorch's global generator is left unchanged."""
         size, seed = as_integer("size", size, 1), as_integer("seed", seed)
         members = []
-        with torch.random.fork_rng():
-            for number in range(size):
-                torch.manual_seed(seed + number)
+        for number in range(size):
+            with seeded(seed + number):
                 members.append(make())
         return cls(members, joint=joint)
 

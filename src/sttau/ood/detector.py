@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from sttau.checks import check_level
 from sttau.conformal import conformal_quantile
 from sttau.inference import features
 from sttau.inference.inputs import as_inputs
@@ -84,8 +85,7 @@ class Detector(ABC):
             lengths: (batch,) valid steps of padded arrays.
             false_alarms: Fraction of in-distribution sequences flagged as OOD.
         """
-        if not 0 < false_alarms < 1:
-            raise ValueError(f"false_alarms must be in (0, 1), got {false_alarms}")
+        check_level("false_alarms", false_alarms, 0.05)
         limit = torch.finfo(torch.float64).max  # infinity is not JSON
         self.threshold = min(conformal_quantile(self.score(model, data, lengths), 1 - false_alarms), limit)
         return self.threshold

@@ -223,3 +223,6 @@ def _draw_arrow(axes: Axes, control: Points, font: float) -> None:
     axes.add_patch(
         FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=1.2 * font, color=MUTED, linewidth=0.13 * font)
     )
+
+
+__all__ = ["draw_automaton", "drawing", "save_drawing", "write_automaton"]

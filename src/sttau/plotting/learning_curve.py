@@ -43,3 +43,6 @@ def learning_figure(log: Sequence[Update]) -> Figure:
         if layers > 1:
             others[-1].legend(frameon=False, fontsize=9)
     return figure
+
+
+__all__ = ["learning_figure"]

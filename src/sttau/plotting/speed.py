@@ -98,39 +98,6 @@ def speed_table(comparisons: Iterable[SpeedComparison]) -> list[tuple[str, ...]]
     ]
 
 
-ROOFLINE = (
-    "shape",
-    "chain, µs per step",
-    "forward, µs per step",
-    "backward, µs per step",
-    "both kernels, µs",
-    "products, µs",
-    "rest, µs",
-    "bytes, µs",
-    "operations, µs",
-)
-
-
-def roofline_table(
-    results: Iterable[Result], bytes_per_second: float, operations_per_second: float
-) -> list[tuple[str, ...]]:
-    """Return rows for ``ROOFLINE``: kernels of a training step and their bounds (``benchmarks/roofline.py``)."""
-    rows = []
-    for result in results:
-        m = result.metrics
-        rows.append(
-            (
-                result.data,
-                *(f"{m[f'{name}_us_per_step']:.2f}" for name in ("serial", "forward", "backward")),
-                f"{m['forward_us'] + m['backward_us']:.0f}",
-                *(f"{m[f'{name}_us']:.0f}" for name in ("products", "rest")),
-                f"{1e6 * m['bytes'] / bytes_per_second:.0f}",
-                f"{1e6 * m['operations'] / operations_per_second:.0f}",
-            )
-        )
-    return rows
-
-
 def speed_figure(comparisons: list[SpeedComparison], title: str) -> Figure:
     """Draw bars of the speedup over PyTorch's layer, and a line at 1."""
     tasks = [

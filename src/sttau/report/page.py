@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sttau.plotting.style import GRID, INK, MUTED, look
@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 _THEME = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", "#ffffff": "var(--paper)"}
 
 
-def render(template: str, **values: Any) -> str:
-    """Return a page; values are escaped."""
-    environment = Environment(
-        loader=PackageLoader("sttau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+def render(template: str, /, package: str = "sttau.report", **values: Any) -> str:
+    """Return a page; values are escaped.
+
+    Args:
+        template: Name of the template; it may extend and include those of this package.
+        package: Package whose folder ``templates`` has it.
+        values: Values of the template.
+    """
+    places = ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, "sttau.report"))])
+    environment = Environment(loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template(template).render(**values)
 
 

@@ -21,9 +21,10 @@ from sttau.data import Described, Schema
 from sttau.engine import Mode, Noise
 from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
 from sttau.errors import ModelFileError
-from sttau.methods import find_method
+from sttau.methods import Method, find_method
 from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task
+from sttau.seeds import seeded
 
 #: How an action is taken from π_t. ``sampling`` draws it; ``greedy`` takes the most probable one. Where π_t is itself
 #: a sample α_t of ST-τ, its largest entry is a draw from softmax(l_t), by the Gumbel-max trick. So a greedy ST-τ policy
@@ -52,12 +53,11 @@ def make_policy(
         >>> policy.feature_names, policy.class_names, policy.layer.num_states
         (('position', 'angle'), ('left', 'right'), 2)
     """
-    make_layer = _layer_of(method)
+    record, make_layer = _layer_of(method)
     actions, options = len(task.actions), dict(settings or {})
-    if method.startswith("st-tau"):
+    if record.sampling == "states":
         options = {"num_states": actions} | options
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, cpu_only=True):
         layer = make_layer(len(task.observations), hidden_size, **options)
         by_state = getattr(layer, "num_states", None) == actions
         policy = SequenceClassifier(layer, actions, head="halves" if by_state else "dense")
@@ -65,13 +65,13 @@ def make_policy(
     return policy
 
 
-def _layer_of(method: str) -> Callable[..., nn.Module]:
-    """Constructor of the layer of a method, or of its GRU form."""
+def _layer_of(method: str) -> tuple[Method, Callable[..., nn.Module]]:
+    """Record of a method, and the constructor of its layer or of its GRU form."""
     name, cell = (method.removesuffix("-gru"), "gru") if method.endswith("-gru") else (method, None)
     record = find_method(name)
     if record.sampling == "members" or (cell is not None and cell not in record.layers):
         raise ValueError(f"method {method!r} is not one network with such a cell; choose for instance lstm or st-tau")
-    return record.layers[cell or next(iter(record.layers))]
+    return record, record.layers[cell or next(iter(record.layers))]
 
 
 class _Names(NamedTuple):

@@ -161,10 +161,10 @@ class Settings:
 class Point(NamedTuple):
     """A point of a learning curve: one batch of episodes, played before the update on it."""
 
-    episodes: int  # so far, including this batch
-    steps: int  # of the environment so far, including this batch
+    episodes: int  # episodes so far, including this batch
+    steps: int  # environment steps so far, including this batch
     reward: float  # cumulative reward, mean over the batch
-    entropy: float  # of an action, in bits
+    entropy: float  # entropy of an action in bits
     temperature: float | None  # τ
     seconds: float
 

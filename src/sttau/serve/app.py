@@ -117,7 +117,7 @@ class Server:
 
 def build_app(models: Sequence[str | os.PathLike[str]], settings: Settings) -> FastAPI:
     """Return the application; see :func:`sttau.serve.create_app`."""
-    server = Server(Registry(models, settings.warm_up), settings)
+    server = Server(Registry(models, settings.warmup), settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -56,20 +56,20 @@ class Registry:
 
     Args:
         paths: Model files, folders with a model, or folders of those.
-        warm_up: Whether a model predicts once when it is loaded.
+        warmup: Whether a model predicts once when it is loaded.
 
     Example:
         >>> import tempfile
         >>> from sttau import SequenceClassifier, STTauLSTM
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = SequenceClassifier(STTauLSTM(2, 8, num_states=4), 2).save(f"{folder}/small.safetensors")
-        ...     Registry([folder], warm_up=False).names
+        ...     Registry([folder], warmup=False).names
         ['small']
     """
 
-    def __init__(self, paths: Sequence[str | os.PathLike[str]], warm_up: bool = True) -> None:
+    def __init__(self, paths: Sequence[str | os.PathLike[str]], warmup: bool = True) -> None:
         self._roots = [Path(path) for path in paths]
-        self._warm_up = warm_up
+        self._warmup = warmup
         self._served: dict[str, Served] = {}
         self._seen: dict[str, tuple[Path, Signature]] = {}
         self.reloads = self.failures = 0
@@ -130,7 +130,7 @@ class Registry:
 
     def _load(self, name: str, path: Path) -> Served:
         model: Predictor = load(path)
-        if self._warm_up:
+        if self._warmup:
             _predict_once(model)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         examples = path.parent / EXAMPLES_FILE

@@ -16,7 +16,7 @@ class Settings:
         max_held_bytes: Largest size of all bodies of requests that are answered at the same time.
         max_sequences: Largest number of sequences of a request.
         max_steps: Largest number of steps of a sequence.
-        max_samples: Largest number of Monte Carlo samples.
+        max_samples: Largest number of Monte Carlo samples per member.
         max_work: Largest number of steps · samples · sequences of a request.
         max_sequence_work: Largest number of steps · samples of one sequence, which is computed without a pause.
         max_waiting: Largest number of requests that are answered at the same time; further ones are refused with 429.
@@ -26,7 +26,7 @@ class Settings:
             closed.
         batch_work: Steps · samples · sequences that are computed at once.
         reload_seconds: Interval in which model files are examined for changes; 0 for never.
-        warm_up: Whether every model predicts once when it is loaded, so that the first request does not wait.
+        warmup: Whether every model predicts once when it is loaded, so that the first request does not wait.
 
     Example:
         >>> Settings(token="a long secret").max_samples
@@ -48,7 +48,7 @@ class Settings:
     timeout: float = 30.0
     batch_work: int = 1 << 16
     reload_seconds: float = 1.0
-    warm_up: bool = True
+    warmup: bool = True
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

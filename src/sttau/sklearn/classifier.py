@@ -35,7 +35,7 @@ class STTauClassifier(ClassifierMixin, SequenceEstimator):
         learning_rate: Learning rate.
         batch_size: Series per batch.
         validation_fraction: Share of the series that is held out; 0 to train on all, without calibration.
-        samples: Monte Carlo samples per prediction.
+        samples: Monte Carlo samples per member.
         layout: ``channels_last`` for 3-D arrays (series, time, features), ``channels_first`` for (series, features,
             time), as in aeon and sktime; likewise for the arrays of a list.
         device: Device of the model, such as ``cpu`` or ``cuda``.

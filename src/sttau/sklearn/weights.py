@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sttau.checks import check_rate
 from sttau.data import SequenceDataset, separate, split
 from sttau.errors import DataError
 from sttau.training.sample_weights import as_class_weight, balanced_weights
@@ -115,8 +116,7 @@ def hold_out(data: SequenceDataset, weights: Array, fraction: float, seed: int) 
         fraction: Share of the series that is held out; 0 for none. Where that is less than one series, none is.
         seed: Seed of the split.
     """
-    if not 0 <= fraction < 1:
-        raise ValueError(f"validation_fraction must be at least 0 and below 1, got {fraction}")
+    check_rate("validation_fraction", fraction)
     if fraction == 0:
         return Parts(data, weights, None, None)
     numbered = replace(data, ids=tuple(map(str, range(len(data)))))

@@ -6,8 +6,9 @@ import math
 import warnings
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from sttau.metrics.nll import gaussian_nll, nll_terms
 
 
 def baselines(train: Tensor, held_out: Tensor) -> dict[str, float]:
@@ -26,14 +27,13 @@ def baselines(train: Tensor, held_out: Tensor) -> dict[str, float]:
         count = torch.bincount(train, minlength=int(held_out.max()) + 1).double()
         chance = (count / count.sum()).clamp_min(1e-12)
         wrong = (held_out != count.argmax()).double().mean()
-        return {"nll": float(-chance[held_out].log().mean()), "error": float(wrong)}
+        return {"nll": float(nll_terms(chance.expand(len(held_out), -1), held_out).mean()), "error": float(wrong)}
     known, wanted = train.double(), held_out.double()
     mean, variance = known.mean(0), known.var(0, correction=0).clamp_min(1e-12)
-    nll = F.gaussian_nll_loss(mean.expand_as(wanted), wanted, variance.expand_as(wanted), full=True)
     return {
         "mse": float((wanted - mean).square().mean()),
         "mae": float((wanted - known.median(0).values).abs().mean()),
-        "nll": float(nll),
+        "nll": gaussian_nll(mean.expand_as(wanted), variance.expand_as(wanted), wanted),
     }
 
 

@@ -75,8 +75,8 @@ class Batch(NamedTuple):
     targets: Tensor
     lengths: Tensor | None
     noise: Noise
-    share: float  # of the joint batch
-    weights: Tensor | None = None  # of the sequences in the mean loss
+    share: float  # fraction of the joint batch
+    weights: Tensor | None = None  # weights of the sequences in the mean loss
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Data:
     lengths: Tensor | None
     ends: Tensor | None  # the lengths on the CPU: reading the longest from a GPU would synchronize
     seed: Tensor
-    weights: Tensor | None = None  # of the sequences in the mean loss; over all of them their mean is 1
+    weights: Tensor | None = None  # weights of the sequences in the mean loss; over all of them their mean is 1
 
     @classmethod
     def on(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from sttau.inference.inputs import as_inputs
 from sttau.models import DeepEnsemble, FixedLabels, SequenceClassifier, SequenceModel, SequenceRegressor
 from sttau.models.ensemble import with_own_head
 from sttau.seeds import derive_seed
+from sttau.training.options import TrainOptions
+from sttau.training.weight_distribution import WeightDistribution
 
 _LARGEST = 4096  # weights of a head whose covariance is computed
 _ROWS = 256  # sequences whose curvature is computed at once
@@ -156,6 +159,32 @@ def check_laplace(model: SequenceModel) -> None:
         raise ValueError(f"the head has {size:,} weights, more than {_LARGEST:,}; choose a smaller hidden_size")
 
 
+@dataclass(frozen=True)
+class LastLayerLaplace(WeightDistribution):
+    """The Gaussian over the weights of a head that :func:`laplace` draws from, with its settings."""
+
+    prior_precision: float | None = None
+
+    def check(self, network: SequenceModel) -> None:
+        """Raise where the head of a network has no Laplace approximation."""
+        check_laplace(network)
+
+    def draw(
+        self,
+        network: SequenceModel,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None,
+        *,
+        members: int,
+        options: TrainOptions,
+    ) -> DeepEnsemble:
+        """Return the ensemble of :func:`laplace`."""
+        return laplace(
+            network, inputs, lengths, members=members, prior_precision=self.prior_precision, seed=options.seed
+        )
+
+
 def _outputs(model: SequenceModel, train: Any, lengths: Any) -> tuple[Tensor, Tensor, Tensor]:
     """What the head reads, with a 1 for its bias; its weights, as one vector; the curvature in its outputs."""
     check_laplace(model)
@@ -165,3 +194,6 @@ def _outputs(model: SequenceModel, train: Any, lengths: Any) -> tuple[Tensor, Te
     read = features(model, inputs, lengths, readout=None).cpu().double()
     phi = torch.cat([read, torch.ones(len(read), 1, dtype=torch.float64)], dim=1)
     return phi, mean.flatten(), output_curvature(phi @ mean.T, isinstance(model, SequenceRegressor))
+
+
+POSTERIOR = LastLayerLaplace

@@ -60,7 +60,7 @@ class FitJob:
 class FitResult(NamedTuple):
     """Result of a completed or failed job."""
 
-    number: int  # of the job, counted from 0
+    number: int  # position among the jobs, from 0
     job: FitJob
     log: list[Update]
     seconds: float  # wall time, concurrent with the others

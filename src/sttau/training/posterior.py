@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
 
 from torch import Tensor, nn
 
-from sttau.models import DeepEnsemble, Predictor
-from sttau.training.laplace import check_laplace, laplace
+from sttau.models import DeepEnsemble, Posterior, Predictor
 from sttau.training.options import TrainOptions
-from sttau.training.swag import swag
+from sttau.training.weight_distribution import WeightDistribution
 
-_FUNCTIONS: dict[str, Callable[..., DeepEnsemble]] = {"laplace": laplace, "swag": swag}
-_GIVEN = ("model", "train", "data", "targets", "lengths", "members", "options", "seed", "changes")
+#: The files with a ``POSTERIOR``, which are the names too. A new distribution is a new file and its name in this line.
+_FILES = ("laplace", "swag")
+
+
+def find_posterior(posterior: Posterior) -> WeightDistribution:
+    """Return the distribution that an ensemble names, with its settings; an error that lists what there is otherwise.
+
+    Example:
+        >>> find_posterior(Posterior("swag", arguments={"rank": 10}))
+        SWAG(snapshots=20, every=None, rank=10)
+    """
+    kind, _, arguments = posterior
+    if kind not in _FILES:
+        raise ValueError(f"posterior must be one of {', '.join(_FILES)}, got {kind!r}")
+    distribution: type[WeightDistribution] = import_module(f"sttau.training.{kind}").POSTERIOR
+    names = [field.name for field in fields(distribution)]
+    unknown = sorted(set(arguments) - set(names))
+    if unknown:
+        raise ValueError(f"posterior of {kind} takes {', '.join(names)}; got {unknown[0]!r}")
+    return distribution(**arguments)
 
 
 def prepare_posterior(model: Predictor) -> None:
@@ -27,15 +44,7 @@ def prepare_posterior(model: Predictor) -> None:
         model.copy_bodies()
     if model.posterior is None:
         return
-    kind, _, arguments = model.posterior
-    if kind not in _FUNCTIONS:
-        raise ValueError(f"posterior must be one of {', '.join(_FUNCTIONS)}, got {kind!r}")
-    names = [name for name in inspect.signature(_FUNCTIONS[kind]).parameters if name not in _GIVEN]
-    unknown = sorted(set(arguments) - set(names))
-    if unknown:
-        raise ValueError(f"posterior of {kind} takes {', '.join(names)}; got {unknown[0]!r}")
-    if kind == "laplace":
-        check_laplace(model.members[0])
+    find_posterior(model.posterior).check(model.members[0])
     model.networks = nn.ModuleList(model.members[:1])
 
 
@@ -53,11 +62,7 @@ def draw_members(
     """
     if not isinstance(model, DeepEnsemble) or model.posterior is None:
         return
-    kind, size, arguments = model.posterior
-    network = model.members[0]
-    if kind == "laplace":
-        drawn = laplace(network, inputs, lengths, members=size, seed=options.seed, **arguments)
-    else:
-        drawn = swag(network, inputs, targets, lengths, members=size, options=options, **arguments)
+    network, distribution = model.members[0], find_posterior(model.posterior)
+    drawn = distribution.draw(network, inputs, targets, lengths, members=model.posterior.size, options=options)
     model.networks = drawn.networks
     model.train(network.training)

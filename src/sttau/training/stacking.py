@@ -22,7 +22,8 @@ def stack_key(model: Predictor) -> Hashable | None:
     """Return what networks must have in common to be trained as one; None for one that cannot be.
 
     Only exact types qualify, since the stacked forward and loss replace those of the model: a
-    :class:`SequenceClassifier` with a dense head on one stackable layer. A subclass may have another loss or forward.
+    :class:`SequenceClassifier` with a dense head on one stackable layer. A subclass, a hook or a function assigned to
+    the model or one of its modules may give another loss or forward.
 
     Example:
         >>> one, other = (SequenceClassifier(nn.LSTM(3, size), num_classes=2) for size in (8, 16))
@@ -39,7 +40,15 @@ def stack_key(model: Predictor) -> Hashable | None:
     embedding = None if model.embedding is None else tuple(model.embedding.weight.shape)
     if model.embedding is not None and type(model.embedding) is not nn.Embedding:
         return None
+    if any(_is_changed(module) for module in model.modules()):
+        return None
     return layer.input_size, layer.hidden_size, embedding, layer.dtype, layer.device
+
+
+def _is_changed(module: nn.Module) -> bool:
+    """Whether a module has hooks, or a function of its own in place of a method of its class."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
 
 
 def stacked_losses(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from sttau.training.distributed import join
 from sttau.training.log import Update
 from sttau.training.options import TrainOptions
 from sttau.training.trainer import fit
+from sttau.training.weight_distribution import WeightDistribution
 
 _EXTRA = 0.5  # further updates by default, at most this share of those of training
 
@@ -146,3 +148,31 @@ def snapshot_interval(options: TrainOptions, sequences: int, snapshots: int) -> 
         snapshots: Number of snapshots.
     """
     return max(1, min(-(-sequences // options.batch_size), int(_EXTRA * options.total_updates) // snapshots))
+
+
+@dataclass(frozen=True)
+class SWAG(WeightDistribution):
+    """The Gaussian over the weights of further training that :func:`swag` draws from, with its settings."""
+
+    snapshots: int = 20
+    every: int | None = None
+    rank: int = 20
+
+    def draw(
+        self,
+        network: SequenceModel,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None,
+        *,
+        members: int,
+        options: TrainOptions,
+    ) -> DeepEnsemble:
+        """Return the ensemble of :func:`swag`."""
+        return swag(
+            network, inputs, targets, lengths,
+            members=members, snapshots=self.snapshots, every=self.every, rank=self.rank, options=options,
+        )  # fmt: skip
+
+
+POSTERIOR = SWAG

@@ -96,7 +96,7 @@ def test_a_certain_edge_is_drawn_without_its_interval() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     data, counts = labeled(stochastic(1), 5, 0)
-    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         move_intervals(stochastic(1), data, frequencies=counts, level=1)
     with pytest.raises(ValueError, match="the PA is over a, b, but the strings over 0, 1"):
         move_intervals(random_pa(2, "ab", seed=0), data, frequencies=counts)

@@ -65,7 +65,7 @@ def chain(x: Tensor, hidden: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
 
 
 def step_distribution(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
-    """Law of the next state for one input and one hidden state, by PyTorch's own cell: (k,)."""
+    """Distribution of the next state for one input and one hidden state, by PyTorch's own cell: (k,)."""
     w = weights
     u = torch.gru_cell(x[None], h[None], w.input, w.recurrent, w.input_bias, w.recurrent_bias)[0]
     scores = torch.exp(w.states @ u)

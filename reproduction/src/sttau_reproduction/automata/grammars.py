@@ -26,6 +26,7 @@ from sttau.automata.baselines import extract_by_clustering, extract_by_queries
 from sttau.data import SequenceDataset, load
 from sttau.inference import predict
 from sttau.models import SequenceClassifier
+from sttau.seeds import seeded
 from sttau.training import fit
 
 _LONG = (50, 100, 200, 500, 1000)
@@ -148,8 +149,7 @@ def _plain_learned(grammar: int, seed: int) -> tuple[SequenceClassifier, float, 
     """An ``nn.GRU`` trained on the same strings, with the weights that were best on the validation strings."""
     train, validation = load(f"tomita{grammar}", "train"), load(f"tomita{grammar}", "validation")
     began = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, cpu_only=True):
         model = SequenceClassifier(nn.GRU(16, 32), 2, nn.Embedding(3, 16))
 
     def wrong() -> float:

@@ -25,7 +25,7 @@ EXTRACTION = (
     "wrong: automaton",
     "wrong: network",
 )
-ATTEMPTS = ("grammar", "exact, whole set", "exact, batches", "soft", "straight-through")
+ATTEMPTS = ("grammar", "exact, whole set", "exact, batches", "soft", "hard")
 LANGUAGES = (
     "language",
     "labels per string",

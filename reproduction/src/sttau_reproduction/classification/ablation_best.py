@@ -1,4 +1,4 @@
-"""Our own configuration on reviews with one thing changed at a time, and LSTMs beside it."""
+"""Our own configuration on reviews with one change at a time, compared with LSTMs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Table:
         networks: Names of the networks in order, by data set.
         columns: Columns of each data set.
         paper: The paper's values by data set, network and key of the column.
-        goals: what ``st-tau-best`` should reach: by data set and column's key.
+        goals: Goals of ``st-tau-best`` by data set and key of the column.
         others: Titles of rows that are no networks, by their name in results.
     """
 

@@ -31,7 +31,7 @@ TABLES = (
         ),
     ),
     Table(
-        name="dropout-sweep-beside",
+        name="dropout-sweep-st-tau",
         title="ST-τ, without a rate to choose",
         networks={"bih": COMPARED, "imdb": COMPARED},
         columns=table1.COLUMNS,

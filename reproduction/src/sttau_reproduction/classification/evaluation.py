@@ -1,6 +1,6 @@
 """Evaluation of a trained network: all metrics, and the predictions that are kept.
 
-Probabilities are (samples, sequences, classes): those of single Monte-Carlo samples or of the members of an ensemble;
+Probabilities are (samples, sequences, classes): those of single Monte Carlo samples or of the members of an ensemble;
 one sample for deterministic networks. A prediction is their mean. Errors, calibration errors and areas are in percent.
 """
 
@@ -154,7 +154,7 @@ def evaluate(
         model: Network to evaluate.
         splits: Data of the experiment.
         log: Log of its training.
-        samples: Monte-Carlo runs of a prediction.
+        samples: Monte Carlo samples per prediction.
         runs: Number of predictions with different seeds, where they differ.
         first: Whether it is the network's first seed, of which more is kept.
         reads: Whether predictions after every step are kept too.

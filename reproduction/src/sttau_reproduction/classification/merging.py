@@ -18,7 +18,7 @@ def merge_folder(source: Path, target: Path, renew: bool = False) -> list[str]:
     """Add what another folder has: results, summaries, times of runs and diagnostics.
 
     Args:
-        source: Folder of a run, with some or all of ``results.jsonl.gz``, ``summary.npz``, ``runs.jsonl`` and
+        source: Folder of a run, with some or all of ``results.jsonl``, ``summary.npz``, ``runs.jsonl`` and
             ``diagnostics.jsonl.gz``.
         target: Folder that they are added to.
         renew: Whether results of a network and seed that are in both take the place of those in the target; otherwise
@@ -28,13 +28,13 @@ def merge_folder(source: Path, target: Path, renew: bool = False) -> list[str]:
         What was added, by data set, network and seed.
     """
     place = {(network.data, network.name): number for number, network in enumerate(NETWORKS)}
-    old = {(row.data, row.method, row.seed): row for row in earlier_results(target / "results.jsonl.gz")}
-    new = {(row.data, row.method, row.seed): row for row in earlier_results(source / "results.jsonl.gz")}
+    old = {(row.data, row.method, row.seed): row for row in earlier_results(target / "results.jsonl")}
+    new = {(row.data, row.method, row.seed): row for row in earlier_results(source / "results.jsonl")}
     added = [key for key in new if renew or key not in old]
     if added:
         every = old | {key: new[key] for key in added}
         ordered = sorted(every, key=lambda key: (place.get(key[:2], len(place)), key[2]))
-        write_results((every[key] for key in ordered), target / "results.jsonl.gz")
+        write_results((every[key] for key in ordered), target / "results.jsonl")
         known, other = dict(read_summaries(target)), read_summaries(source)
         known |= {(data, name): other[data, name] for data, name, seed in added if seed == 0 and (data, name) in other}
         write_summary({name: known[name] for name in place if name in known}, target)

@@ -170,12 +170,12 @@ class Network:
     Attributes:
         name: Name of the network, the same on every data set; a key of :data:`TITLES`.
         data: ``bih``, ``imdb`` or ``bih_inter_patient``.
-        method: of ``sttau.methods``.
-        settings: as ``sttau.methods.build`` takes them. ``size`` of an ensemble counts members, which are those
-            networks of other cells that have the same settings otherwise; ``member`` is their method, where that is
-            not called as its cell.
-        training: arguments of ``fit``, and ``selection``: by which value of the validation weights are chosen,
-            ``error`` or ``nll``.
+        method: Name of the method in ``sttau.methods``.
+        settings: Settings for ``sttau.methods.build``. ``size`` of an ensemble counts members, which are the networks
+            of other cells with otherwise equal settings; ``member`` is their method, if its name is not that of its
+            cell.
+        training: Arguments of ``fit``, and ``selection``, the validation metric that chooses the weights: ``error`` or
+            ``nll``.
         seeds: Number of seeds.
         part: Part of the data that is used, as ``splits.load_splits`` takes it; all of it if empty.
 

@@ -91,10 +91,11 @@ def write_page(
         sections.append(Section("Training and reading", figures=drawn))
     page = render(
         "sections.html.j2",
+        package="sttau_reproduction.classification",
         title="Reproduction of the paper",
         lead="Tables and figures of “Uncertainty Estimation and Calibration with Finite-State Probabilistic RNNs” "
         "(Wang, Lawrence, Niepert, ICLR 2021) on heartbeats, reviews and out-of-distribution reviews, computed with "
-        "sttau, beside the paper's own values.",
+        "sttau, compared with the paper's values.",
         sections=sections,
         caveats=_CAVEATS,
         steps=_STEPS,

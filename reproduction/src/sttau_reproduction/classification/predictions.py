@@ -32,7 +32,7 @@ Array = NDArray[Any]
 Arrays = dict[str, Array]
 
 _NORMS: tuple[Literal["expected", "maximum"], ...] = ("expected", "maximum")
-_RISKS = 1000  # points of a risk–coverage curve
+_RISKS = 334  # points of a risk–coverage curve
 _TRACE = 250  # points of τ over training
 _BAND = (0.1, 0.9)  # quantiles of samples
 _RESOLUTION = 2**24  # of committed probabilities: that of float32 from 0.5 to 1, so confidences keep their order

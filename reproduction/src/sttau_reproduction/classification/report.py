@@ -59,14 +59,14 @@ def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Pat
     data, and is left out where BIH is not on this machine.
 
     Args:
-        folder: Folder with ``results.jsonl.gz`` and ``summary.npz``, as ``sttau-reproduce paper`` writes it.
+        folder: Folder with ``results.jsonl`` and ``summary.npz``, as ``sttau-reproduce paper`` writes it.
         out: Folder for the report.
         docs: Pages whose marked tables and figures are renewed.
 
     Returns:
         Paths of all files that were written.
     """
-    path = folder / "results.jsonl.gz"
+    path = folder / "results.jsonl"
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; name the folder of sttau-reproduce paper, which writes it")
     results, summaries = read_results(path), read_summaries(folder)
@@ -116,10 +116,10 @@ def draw(
     """All figures that there are numbers for, by name.
 
     Args:
-        results: rows of ``results.jsonl.gz``, any part of them.
+        results: Rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions.
         traces: Function from a test row to its ECG, or None; by default it is looked up where BIH is on this machine.
-        diagnostics: rows of ``diagnostics.jsonl.gz``.
+        diagnostics: Rows of ``diagnostics.jsonl.gz``.
     """
     of = figures.FIGURES
     columns = {column.key: column.title for column in ablation.TABLES[0].columns}

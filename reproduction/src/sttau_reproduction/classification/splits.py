@@ -36,7 +36,7 @@ def load_splits(data: str, part: Mapping[str, int], device: str) -> Splits:
 
     Args:
         data: Name of the data set.
-        part: how many sequences of ``train``, ``validation``, ``test`` and of each OOD data set (``ood``), a seeded
+        part: Numbers of sequences of ``train``, ``validation``, ``test`` and of each OOD data set (``ood``), a seeded
             choice, and to how many steps they are cut (``time``); all where nothing is said. ``held_out`` training
             sequences are for validation too, and not trained on. Of the rest, ``fold`` number i of ``folds`` is not
             trained on.

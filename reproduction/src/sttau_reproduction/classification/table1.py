@@ -6,6 +6,12 @@ from sttau_reproduction.classification.declaration import Column, Table, rows
 from sttau_reproduction.classification.networks import declared
 
 COLUMNS = (Column("pe", "PE %", 2), Column("ece", "ECE %", 2), Column("mce", "MCE %", 2))
+#: How finite a network is, from its diagnosis.
+FINITE = (
+    Column("states_per_step", "how finite: states per step", 1, None),
+    Column("hard_agreement", "how finite: hard agreement %", 1, None),
+    Column("epistemic", "how finite: epistemic, bits", 4, None),
+)
 COMPARED = (
     "lstm", "ensemble", "bayes", "bayes-tuned", "dropout", "dropout-tuned", "state-regularized", "st-tau-classes",
     "st-tau-classes-plain", "st-tau-10", "st-tau-10-plain", "st-tau-best", "lstm-best",
@@ -19,7 +25,7 @@ TABLES = (
         name="table1",
         title="Prediction and calibration errors",
         networks=NETWORKS,
-        columns=COLUMNS,
+        columns=(*COLUMNS, *FINITE),
         paper={
             "bih": rows(
                 COLUMNS,

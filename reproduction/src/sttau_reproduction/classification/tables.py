@@ -40,7 +40,7 @@ TABLES: tuple[Table, ...] = (
 MISSING = "—"
 NOT_COMPUTED = "*Not yet computed.*"
 LEVEL = 0.005  # of the paper's test of errors
-_TESTED = ("pe", "scaled_pe")  # scaling does not change what is predicted
+_TESTED = ("pe", "scaled_pe")  # both by the unscaled predictions: scaling changes few of them
 _BEST = "st-tau-best"  # has goals
 _GOAL = "goal for"
 
@@ -57,18 +57,18 @@ def tables(
     paper, is left out.
 
     Args:
-        results: rows of ``results.jsonl.gz``, any part of them.
+        results: Rows of ``results.jsonl``, any part of them.
         summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
         history: Runs that computed them.
-        diagnostics: rows of ``diagnostics.jsonl.gz``.
+        diagnostics: Rows of ``diagnostics.jsonl.gz``.
 
     Example:
         >>> made = tables([], {})
         >>> print(made["table1"].splitlines()[4])
-        | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 |
+        | LSTM | — | — | — | — | 1.40 / 0.78 / 35.51 | — | — | — |
     """
     made = {}
-    joined = detection.join_detection(results, diagnostics)
+    joined = detection.join_diagnostics(results, diagnostics)
     for table in TABLES:
         rows = diagnostics if table in diagnostic.TABLES else joined
         parts = {}
@@ -183,7 +183,7 @@ def table_rows(
 
     Example:
         >>> rows, header = table_rows(table1.TABLES[0], "bih", [], {})
-        >>> header[2:], rows[0][2:]
+        >>> header[2:6], rows[0][2:6]
         (('PE %', 'ECE %', 'MCE %', 'paper: PE / ECE / MCE'), ('—', '—', '—', '1.40 / 0.78 / 35.51'))
     """
     found = {network: cells_of(results, data, network) for network in table.networks[data]}

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from sttau.calibration import TemperatureScaling, to_logits
-from sttau.jobs import Cell, Result
-from sttau_reproduction.classification.cells import cells_of
+from sttau.jobs import Cell, Outcome, Result, Step, Store, run_cells
+from sttau_reproduction.classification.cells import Work, cells_of
 from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.networks import Network, find
 from sttau_reproduction.classification.splits import load_splits, predict_probabilities
-from sttau_reproduction.classification.trained import read_network, train, trainings_of
-from sttau_reproduction.records import append_records
+from sttau_reproduction.classification.trained import read_network
+from sttau_reproduction.records import append_records, read_records
 
 EXPERIMENT = "trial"
 
@@ -67,46 +67,75 @@ def read_trials(path: Path) -> list[Cell]:
     return [cell_of(trial) for trial in json.loads(path.read_text("utf-8"))]
 
 
+@dataclass(frozen=True)
+class Trial(Work):
+    """Trains changed networks, and evaluates each on validation data alone."""
+
+    def evaluate(self, cell: Cell, seconds: float) -> Result:
+        """Evaluate a cell whose network is there."""
+        model, log = read_network(self.folder / "networks", cell, self.device)
+        data = load_splits(cell.data, cell.settings["part"], self.device).validation
+        drawn = predict_probabilities(model, data, cell.settings["samples"])
+        metrics = {f"validation_{name}": value for name, value in measure(drawn.mean(0), data.labels).items()}
+        metrics["scaling_temperature"] = TemperatureScaling().fit(to_logits(drawn), data.labels).temperature
+        metrics["best_update"] = float(min((u.validation, u.number) for u in log if u.validation is not None)[1])
+        if log[-1].temperature:
+            metrics["tau"] = log[-1].temperature[0]
+        states = cell.settings["settings"].get("num_states")
+        return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, metrics, cell.settings, seconds)
+
+
 def run(
     cells: Sequence[Cell],
     out: Path,
     question: str,
+    *,
+    workers: int = 1,
     device: str = "cpu",
-    progress: Callable[[str], None] = lambda _: None,
-) -> list[Result]:
-    """Train and evaluate on validation data; append each result to a file. Networks are kept in a folder next to it.
+    at_once: int = 16,
+    progress: Callable[[Step], None] = lambda _: None,
+) -> Outcome:
+    """Train and evaluate on validation data; append each result to a file as soon as it is there.
+
+    Finished trials and networks are kept in folders next to the file; the same call resumes an interrupted run.
 
     Args:
         cells: Cells of :func:`cell_of`.
         out: File of trials; each line has the date and the question in addition to a result.
-        question: What the trials are to find out.
+        question: Question that the trials answer.
+        workers: Number of processes on CPUs.
         device: ``cpu`` or ``cuda``.
-        progress: Callback, called with a line of text for every trial.
+        at_once: Number of concurrent trainings on a GPU.
+        progress: Callback, called with every cell.
     """
-    folder = out.parent / "networks"
-    by_training = {trainings_of(cell)[0].key: cell for cell in cells}
-    results: list[Result] = []
-    for training, seconds, error in train([trainings_of(cell)[0] for cell in cells], folder, device):
-        cell = by_training[training.key]
-        if error is not None:
-            progress(f"{cell.method} failed: {error}")
-            continue
-        results.append(_judge(cell, folder, device, seconds))
-        record = {"date": date.today().isoformat(), "question": question, **asdict(results[-1])}
-        append_records([record], out)
-        shown = {name: round(value, 3) for name, value in results[-1].metrics.items()}
-        progress(f"{cell.method}, seed {cell.seed}: {shown}")
-    return results
+    folder = out.parent
+    store = Store(folder / "cells")
+    recorded = {_identity(record) for record in (read_records(out) if out.exists() else ())}
+
+    def record(result: Result | None) -> None:
+        if result is None or _identity(asdict(result)) in recorded:
+            return
+        append_records([{"date": date.today().isoformat(), "question": question, **asdict(result)}], out)
+        recorded.add(_identity(asdict(result)))
+
+    def record_step(step: Step) -> None:
+        record(store.read(step.cell))
+        progress(step)
+
+    outcome = run_cells(
+        cells,
+        Trial(folder, device, at_once),
+        store.folder,
+        workers=workers,
+        group_by=(lambda _: 0) if device == "cuda" else None,  # a GPU trains several at once, in one process
+        gpus=1 if device == "cuda" else 0,
+        progress=record_step,
+    )
+    for result in outcome.results:  # of a run that ended before it was recorded
+        record(result)
+    return outcome
 
 
-def _judge(cell: Cell, folder: Path, device: str, seconds: float) -> Result:
-    model, log = read_network(folder, cell, device)
-    data = load_splits(cell.data, cell.settings["part"], device).validation
-    drawn = predict_probabilities(model, data, cell.settings["samples"])
-    metrics = {f"validation_{name}": value for name, value in measure(drawn.mean(0), data.labels).items()}
-    metrics["scaling_temperature"] = TemperatureScaling().fit(to_logits(drawn), data.labels).temperature
-    metrics["best_update"] = float(min((u.validation, u.number) for u in log if u.validation is not None)[1])
-    if log[-1].temperature:
-        metrics["tau"] = log[-1].temperature[0]
-    states = cell.settings["settings"].get("num_states")
-    return Result(EXPERIMENT, cell.data, cell.method, states, cell.seed, metrics, cell.settings, seconds)
+def _identity(record: Mapping[str, Any]) -> str:
+    """What a recorded trial is of."""
+    return json.dumps([record.get(name) for name in ("data", "method", "seed", "settings")], sort_keys=True)

@@ -96,7 +96,7 @@ def paper(
         if again:
             print_line(f"Results: {diagnostics.results_path(out)}")
         else:
-            print_line(f"Results: {out / 'results.jsonl.gz'}, predictions: {out / 'predictions'}")
+            print_line(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}")
             if report:
                 _report(out, {table.name: table.title for table in cells.tables_of(what)})
         if quick:
@@ -111,7 +111,7 @@ def _report(folder: Path, titles: dict[str, str]) -> None:
     from sttau_reproduction.classification.report import tables, write_report
 
     written = write_report(folder, folder / "report")
-    found = tables(read_results(folder / "results.jsonl.gz"), read_summaries(folder))
+    found = tables(read_results(folder / "results.jsonl"), read_summaries(folder))
     for name, title in ((name, title) for name, title in titles.items() if name in found):
         print_line(f"\n{title}\n\n{found[name]}\n")
     pictures = sum(path.suffix == ".png" for path in written)

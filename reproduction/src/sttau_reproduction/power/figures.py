@@ -27,7 +27,7 @@ def errors_figure(hours: Iterable[Hours]) -> Figure:
     """The paper's figure: squared error over the first 100 test hours, with a band over the samples.
 
     The line is the mean over runs. The band holds the squared errors of predictions within one standard deviation, over
-    Monte-Carlo samples, of the one that was made.
+    Monte Carlo samples, of the one that was made.
     """
     groups: dict[str, list[Hours]] = defaultdict(list)
     for line in hours:

@@ -5,7 +5,7 @@ Four settings, all evaluated on the same test hours:
 - ``paper``: one hour predicts the next, squared error, no variance head. What the paper did.
 - ``hour``: the same with a variance head, so that a forecast is a distribution.
 - ``day``: 24 hours and the calendar predict the next hour.
-- ``paths``: 24 hours of the power alone are continued for 24 hours by Monte-Carlo paths.
+- ``paths``: 24 hours of the power alone are continued for 24 hours by Monte Carlo paths.
 
 A distribution is kept as points of equal probability, so that networks, boosted trees and naive forecasts are evaluated
 alike.

@@ -8,6 +8,17 @@ from sttau.jobs import Result
 from sttau_reproduction.speed.baselines import TASKS
 
 BASELINES = ("shape", "method", "training", "forward", "10 samples")
+ROOFLINE = (
+    "shape",
+    "chain, µs per step",
+    "forward, µs per step",
+    "backward, µs per step",
+    "both kernels, µs",
+    "products, µs",
+    "rest, µs",
+    "bytes, µs",
+    "operations, µs",
+)
 COMPILED = ("network and batch", "compiled", "soft", "exact", "compiled / soft")
 
 
@@ -35,3 +46,23 @@ def compiled_rows(results: Iterable[Result]) -> list[tuple[str, ...]]:
         )
         for name, methods in networks.items()
     ]
+
+
+def roofline_table(
+    results: Iterable[Result], bytes_per_second: float, operations_per_second: float
+) -> list[tuple[str, ...]]:
+    """Return rows for ``ROOFLINE``: kernels of a training step and their bounds (``benchmarks/roofline.py``)."""
+    rows = []
+    for result in results:
+        m = result.metrics
+        rows.append(
+            (
+                result.data,
+                *(f"{m[f'{name}_us_per_step']:.2f}" for name in ("serial", "forward", "backward")),
+                f"{m['forward_us'] + m['backward_us']:.0f}",
+                *(f"{m[f'{name}_us']:.0f}" for name in ("products", "rest")),
+                f"{1e6 * m['bytes'] / bytes_per_second:.0f}",
+                f"{1e6 * m['operations'] / operations_per_second:.0f}",
+            )
+        )
+    return rows

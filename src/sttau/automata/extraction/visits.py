@@ -11,6 +11,7 @@ from sttau.data.dataset import SequenceDataset
 from sttau.engine import Noise, fingerprint
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceClassifier
+from sttau.padding import valid_steps
 
 _HORIZON = 20  # length of the random strings
 _AT_ONCE = 1 << 22  # values per block
@@ -50,7 +51,7 @@ def visits_of_data(
     visits = _count(winner, inputs, lengths, table.tokens)
     groups = into.shape[1]
     spread = torch.zeros(len(table.tokens), groups, groups, dtype=torch.float64)
-    alive = torch.arange(1, inputs.shape[1])[None] < lengths[:, None]
+    alive = valid_steps(inputs, lengths)[:, 1:]
     for x, token in enumerate(table.tokens):
         met = alive & (inputs[:, 1:] == token)
         at = (winner[met] @ into).argmax(-1)
@@ -69,5 +70,5 @@ def visits_of_data(
 
 def _count(before: Tensor, inputs: Tensor, lengths: Tensor, tokens: tuple[int, ...]) -> Tensor:
     """Sum the distributions of the state before each step over the steps that read each token: (tokens, k)."""
-    alive = torch.arange(1, inputs.shape[1])[None] < lengths[:, None]
+    alive = valid_steps(inputs, lengths)[:, 1:]
     return torch.stack([before[alive & (inputs[:, 1:] == token)].sum(0) for token in tokens])

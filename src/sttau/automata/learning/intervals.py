@@ -24,7 +24,7 @@ from sttau.automata.learning.maximum_likelihood import (
 from sttau.automata.learning.prefix_tree import PrefixTree
 from sttau.automata.starts import run_starts
 from sttau.automata.value import AutomatonLike, as_pa
-from sttau.checks import as_integer
+from sttau.checks import as_integer, check_level
 from sttau.data.dataset import SequenceDataset
 from sttau.languages import PA
 
@@ -103,8 +103,7 @@ def move_intervals(
     """
     from scipy.stats import chi2
 
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
+    check_level("level", level, 0.95)
     as_integer("iterations", iterations, 1)
     as_integer("workers", workers, 1)
     tree = PrefixTree(train, frequencies).double()

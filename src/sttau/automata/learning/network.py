@@ -9,6 +9,7 @@ from sttau.automata.learning.prefix_tree import PrefixTree, string_vocabulary
 from sttau.data.dataset import SequenceDataset
 from sttau.layers import LayerMode, STTauGRU
 from sttau.models import Head, SequenceClassifier
+from sttau.seeds import seeded
 from sttau.training import Update
 
 
@@ -16,8 +17,7 @@ def new_network(
     data: SequenceDataset, num_states: int, hidden: int, embedded: int, mode: LayerMode, head: Head, seed: int
 ) -> SequenceClassifier:
     """Return a new network with seeded weights; PyTorch's global generator is not changed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, cpu_only=True):
         layer = STTauGRU(embedded, hidden, num_states, mode=mode)
         model = SequenceClassifier(
             layer, len(data.class_names), nn.Embedding(len(string_vocabulary(data)), embedded), head=head

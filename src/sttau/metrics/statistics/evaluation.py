@@ -38,12 +38,6 @@ def check_rows(data: tuple[Any, ...], metric: MetricFunction) -> list[Tensor]:
     return [part.to(rows[0].device) for part in rows]
 
 
-def check_level(level: float) -> None:
-    """Raise an error unless the level lies strictly between 0 and 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, for instance 0.95, got {level}")
-
-
 def evaluate(metric: MetricFunction, rows: list[Tensor]) -> float:
     """Return the metric of the rows; raise an error if it is not finite."""
     value = float(rows[0].mean() if metric is None else metric(*rows))

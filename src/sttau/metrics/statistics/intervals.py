@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sttau.checks import as_integer, check_probabilities
+from sttau.checks import as_integer, check_level, check_probabilities
 from sttau.metrics.calibration_error import assign_bins, bin_edges, binned_errors
 from sttau.metrics.inputs import check_classification
 from sttau.metrics.registry import COLUMNS
 from sttau.metrics.rows import Rows
-from sttau.metrics.statistics.evaluation import MetricFunction, check_level, check_rows, evaluate, evaluate_draws
+from sttau.metrics.statistics.evaluation import MetricFunction, check_rows, evaluate, evaluate_draws
 from sttau.metrics.statistics.resampling import draw_counts, draw_rows, in_pieces
 
 Method = Literal["percentile", "bca"]
@@ -62,7 +62,7 @@ def bootstrap_interval(
         (0.493, True)
     """
     rows = check_rows(data, metric)
-    check_level(level)
+    check_level("level", level, 0.95)
     if method not in ("percentile", "bca"):
         raise ValueError(f"method must be 'percentile' or 'bca', got {method!r}")
     value = evaluate(metric, rows)
@@ -100,7 +100,7 @@ def calibration_error_intervals(
         (0.4, True)
     """
     p, y = (part.cpu() for part in check_classification(probabilities, labels))
-    check_level(level)
+    check_level("level", level, 0.95)
     confidence, predicted = p.max(dim=-1)
     number = assign_bins(confidence, bin_edges(confidence, bins, "width"))
     gap = (predicted == y).to(torch.float64) - confidence.to(torch.float64)
@@ -140,7 +140,7 @@ def calibration_error_by_chance(
         0.26
     """
     p = check_probabilities("probabilities", probabilities).cpu()
-    check_level(level)
+    check_level("level", level, 0.95)
     resamples = as_integer("resamples", resamples, 1)
     confidence = p.amax(dim=-1)
     number = assign_bins(confidence, bin_edges(confidence, bins, "width"))

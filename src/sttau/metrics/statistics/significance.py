@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.checks import as_integer
+from sttau.checks import as_integer, check_level
 from sttau.metrics.registry import COLUMNS
 from sttau.metrics.rows import Rows
-from sttau.metrics.statistics.evaluation import MetricFunction, check_level, check_rows, evaluate, evaluate_draws
+from sttau.metrics.statistics.evaluation import MetricFunction, check_rows, evaluate, evaluate_draws
 from sttau.metrics.statistics.intervals import Interval, row_groups, tails
 from sttau.metrics.statistics.resampling import draw_rows, draw_signs, in_pieces
 
@@ -107,7 +107,7 @@ def paired_bootstrap(
         (0.75, True)
     """
     first, second, rest = _paired(a, b, shared, metric)
-    check_level(level)
+    check_level("level", level, 0.95)
     difference, threshold = _difference(metric, first, second, rest)
     values = torch.cat(
         [

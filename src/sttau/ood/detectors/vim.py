@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sttau.checks import check_level
 from sttau.models import Predictor
 from sttau.ood.detector import HeadDetector
 
@@ -26,8 +27,7 @@ class ViM(HeadDetector):
 
     def __init__(self, share: float = 0.5, samples: int = 10, seed: int = 0) -> None:
         super().__init__(samples, seed)
-        if not 0 < share < 1:
-            raise ValueError(f"share must be in (0, 1), got {share}")
+        check_level("share", share, 0.5)
         self.share = float(share)
 
     def settings(self) -> dict[str, Any]:

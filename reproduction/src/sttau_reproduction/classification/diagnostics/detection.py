@@ -1,4 +1,4 @@
-"""What diagnostics add to the tables of detection: equal length, and the length alone."""
+"""What diagnostics add to the paper's tables: detection at equal length, the length alone, how finite a network is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import replace
 from statistics import mean
 
 from sttau.jobs import Result
+from sttau_reproduction.classification import table1
 from sttau_reproduction.classification.declaration import LENGTH, Column, Table
 from sttau_reproduction.classification.networks import TITLES
 from sttau_reproduction.classification.table2 import OOD, SCORES
 
+_FINITE = tuple(column.key for column in table1.FINITE)
 #: Rows of tables of detection that are no networks.
 OTHERS = {LENGTH: "length alone"}
 
@@ -32,8 +34,8 @@ def with_lengths_matched(table: Table, score: str) -> Table:
     return replace(table, columns=tuple(found), others=OTHERS)
 
 
-def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> list[Result]:
-    """Results with what diagnostics add on detection, seed by seed; what results have already stays.
+def join_diagnostics(results: Sequence[Result], diagnostics: Sequence[Result]) -> list[Result]:
+    """Results with what diagnostics add, seed by seed: on detection, and on finiteness; what results have stays.
 
     A network that was only diagnosed has a row of its own. The length alone is no score of a network, so its areas
     stand in the table of every score.
@@ -41,7 +43,7 @@ def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> 
     Example:
         >>> row = Result("paper", "imdb", "lstm", None, 0, {"pe": 1.0, "customer_entropy_auroc": 80.0}, {}, 1.0)
         >>> more = {"pe": 2.0, "customer_entropy_matched_auroc": 50.0, "customer_entropy_auroc": 81.0}
-        >>> (joined,) = join_detection([row], [Result("diagnostics", "imdb", "lstm", None, 0, more, {}, 1.0)])
+        >>> (joined,) = join_diagnostics([row], [Result("diagnostics", "imdb", "lstm", None, 0, more, {}, 1.0)])
         >>> joined.metrics
         {'customer_entropy_matched_auroc': 50.0, 'customer_entropy_auroc': 80.0, 'pe': 1.0}
     """
@@ -50,7 +52,14 @@ def join_detection(results: Sequence[Result], diagnostics: Sequence[Result]) -> 
         (row.data, row.method, row.seed): {key: v for key, v in row.metrics.items() if key.startswith(prefixes)}
         for row in diagnostics
     }
-    joined = [replace(row, metrics=more.get((row.data, row.method, row.seed), {}) | row.metrics) for row in results]
+    finite = {
+        (row.data, row.method, row.seed): {key: row.metrics[key] for key in _FINITE if key in row.metrics}
+        for row in diagnostics
+    }
+    joined = []
+    for row in results:
+        same = row.data, row.method, row.seed
+        joined.append(replace(row, metrics=more.get(same, {}) | finite.get(same, {}) | row.metrics))
     known = {(row.data, row.method, row.seed) for row in results}
     joined += [
         replace(row, metrics=more[row.data, row.method, row.seed])

@@ -90,7 +90,7 @@ def measure_detection(
         model: Trained network.
         splits: Data of the experiment.
         drawn: (samples, sequences, classes) probabilities of all test sequences.
-        samples: Monte-Carlo samples of a prediction.
+        samples: Monte Carlo samples of a prediction.
         intervals: Whether intervals are wanted.
 
     Returns:

@@ -116,7 +116,7 @@ def diagnose(model: Predictor, splits: Splits, samples: int, intervals: bool) ->
     Args:
         model: Trained network.
         splits: Data of the experiment.
-        samples: Monte-Carlo samples of a prediction.
+        samples: Monte Carlo samples of a prediction.
         intervals: Whether intervals over examples are wanted.
     """
     test = splits.test

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from sttau.plotting.words import WordMove, words_figure
+from sttau_reproduction.automata.words import WordMove, words_figure
 
 MOVES = [WordMove(0, 1, 5.0, ("superb", "moving")), WordMove(2, 0, 1.0, ("dull",))]
 
