@@ -7,15 +7,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import sttau
 
 
-def copy_package(folder: Path) -> Path:
-    """Copy the package into a folder, and return the copy."""
-    return Path(
-        shutil.copytree(Path(sttau.__file__).parent, folder / "sttau", ignore=shutil.ignore_patterns("__pycache__"))
-    )
+def copy_package(folder: Path, package: ModuleType = sttau) -> Path:
+    """Copy the library or another package into a folder, and return the copy."""
+    assert package.__file__ is not None
+    source = Path(package.__file__).parent
+    return Path(shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__")))
 
 
 def replace_once(path: Path, old: str, new: str) -> None:
@@ -27,7 +28,8 @@ def replace_once(path: Path, old: str, new: str) -> None:
 
 def run_copy(package: Path, *arguments: str) -> str:
     """Run Python with the copy instead of the package, and return what it prints."""
-    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    path = os.pathsep.join((str(package.parent), str(Path(sttau.__file__).parents[1])))
+    environment = os.environ | {"PYTHONPATH": path}
     return subprocess.run(
         [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.PIPE, text=True
     ).stdout

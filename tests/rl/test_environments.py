@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from sttau.rl import TASKS, Environments, Task, find_task
+from tests.extension import copy_package, replace_once, run_copy
 
 
 @pytest.mark.parametrize("name", ["cartpole-mdp", "cartpole-pomdp"])
@@ -98,3 +100,23 @@ def test_without_gymnasium_the_error_names_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r'pip install "sttau\[rl\]"'):
         Environments(find_task("cartpole-mdp"))
+
+
+NEW_TASK = 'Task("car", "MountainCar-v0", 20, ("position", "velocity"), (0, 1), (1.0, 10.0), ("left", "-", "right")),'
+USE_TASK = """
+from sttau.rl import Environments, find_task, make_policy, play
+task = find_task("car")
+policy = make_policy("lstm", task, hidden_size=4)
+with Environments(task, copies=3) as environments:
+    assert play(policy, environments).scores.tolist() == [-20.0] * 3  # a step costs 1
+assert policy.class_names == ("left", "-", "right")
+"""
+
+
+@pytest.mark.slow
+def test_a_new_environment_is_one_entry(tmp_path: Path) -> None:
+    """It is found by its name, and policies are made for it and act in it."""
+    package = copy_package(tmp_path)
+    last = '        _acrobot("acrobot-pomdp", (0, 1, 2, 3)),\n'
+    replace_once(package / "rl/environments.py", last, f"{last}        {NEW_TASK}\n")
+    run_copy(package, "-c", USE_TASK)

@@ -24,3 +24,6 @@ class BayesForm(RecurrentForm[BayesLSTM]):
             named[name] = g.op("Transpose", part, perm=[0, 2, 1]) if len(shape) == 2 else part
             place += shape.numel()
         return self.sort(named)
+
+
+FORMS = {BayesLSTM: BayesForm}

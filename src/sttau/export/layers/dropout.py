@@ -36,3 +36,6 @@ def _mask(g: Graph, draws: Draws, step: int, index: int, size: int, rate: float)
     """0, or 1 / (1 - rate), (samples, batch, size)."""
     drawn = g.squeeze(draws.uniform(g.constant([step], "int64"), index, size), 0)
     return (g.op("Neg", g.cast(drawn < rate, "float32")) + 1.0) / (1 - rate)
+
+
+FORMS = {VariationalDropoutLSTM: DropoutForm, HeadDropoutLSTM: HeadDropoutForm}

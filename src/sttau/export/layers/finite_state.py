@@ -72,3 +72,6 @@ def _alpha(g: Graph, logits: Value, temperature: Tensor, gumbel: list[Value], mo
     best = g.op("ArgMax", perturbed, kind="int64", axis=-1, keepdims=1)
     places = g.range(g.size(perturbed, 2))
     return g.cast(g.op("Equal", best, places, kind="bool"), "float32")
+
+
+FORMS = {FiniteStateRNN: FiniteStateForm}

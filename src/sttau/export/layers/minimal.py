@@ -48,3 +48,6 @@ class MinLSTMForm(_MinimalForm[MinLSTM]):
     def weight(self, gates: list[Value]) -> Value:  # noqa: D102
         forget, enter = gates
         return enter / (forget + enter)
+
+
+FORMS = {MinGRU: MinGRUForm, MinLSTM: MinLSTMForm}

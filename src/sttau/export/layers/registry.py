@@ -1,38 +1,19 @@
-"""The ONNX form of every layer."""
+"""The ONNX form of every layer. A new one is one new file with its ``FORMS``, and its name here."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from sttau.export.layers.base import LayerForm
-from sttau.export.layers.bayes import BayesForm
-from sttau.export.layers.dropout import DropoutForm, HeadDropoutForm
-from sttau.export.layers.finite_state import FiniteStateForm
-from sttau.export.layers.minimal import MinGRUForm, MinLSTMForm
-from sttau.export.layers.sampling_free import SamplingFreeForm
-from sttau.export.layers.torch_rnn import TorchForm
-from sttau.layers import (
-    BayesLSTM,
-    FiniteStateRNN,
-    HeadDropoutLSTM,
-    MinGRU,
-    MinLSTM,
-    RecurrentLayer,
-    SamplingFreeGRU,
-    TorchRNN,
-    VariationalDropoutLSTM,
-)
+from sttau.layers import RecurrentLayer
+
+#: The files with ``FORMS``.
+_FILES = ("torch_rnn", "finite_state", "bayes", "dropout", "minimal", "sampling_free")
 
 #: The form of each class of layers and of its subclasses.
 FORMS: dict[type[RecurrentLayer], type[LayerForm[Any, Any]]] = {
-    TorchRNN: TorchForm,
-    FiniteStateRNN: FiniteStateForm,
-    BayesLSTM: BayesForm,
-    VariationalDropoutLSTM: DropoutForm,
-    HeadDropoutLSTM: HeadDropoutForm,
-    MinGRU: MinGRUForm,
-    MinLSTM: MinLSTMForm,
-    SamplingFreeGRU: SamplingFreeForm,
+    layer: form for file in _FILES for layer, form in import_module(f"sttau.export.layers.{file}").FORMS.items()
 }
 
 

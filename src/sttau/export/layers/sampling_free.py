@@ -87,3 +87,6 @@ def _tanh(g: Graph, x: Moments) -> Moments:
 def _split(g: Graph, x: Moments) -> list[Moments]:
     """The three gates."""
     return [Moments(*pair) for pair in zip(g.split(x.mean, 3), g.split(x.variance, 3), strict=True)]
+
+
+FORMS = {SamplingFreeGRU: SamplingFreeForm}

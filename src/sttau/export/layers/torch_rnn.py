@@ -13,3 +13,6 @@ class TorchForm(RecurrentForm[TorchRNN]):
 
     def parameters(self) -> dict[str, Tensor]:  # noqa: D102
         return dict(self.layer.rnn.named_parameters())
+
+
+FORMS = {TorchRNN: TorchForm}
