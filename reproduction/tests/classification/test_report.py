@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sttau_reproduction.classification.diagnostics.work import read_diagnostics
 from sttau_reproduction.classification.history import read_history
 from sttau_reproduction.classification.predictions import read_summaries
 from sttau_reproduction.classification.report import FIGURES, draw, figure_links, tables
+from sttau_reproduction.classification.tables import TABLES
 from sttau_reproduction.cli import app
 from sttau_reproduction.pages import markers, renew
 
@@ -46,6 +48,29 @@ def test_the_same_files_give_the_same_report_byte_for_byte(
     picture = tmp_path / "images" / "paper-tradeoff.png"
     assert picture.read_bytes() == (place / "tradeoff.png").read_bytes()
     assert renew(renewed, {"table1": table}, figure_links(["tradeoff"])) == renewed
+
+
+@pytest.fixture(scope="module")
+def html(written: list[Path]) -> str:
+    (path,) = (path for path in written if path.name == "report.html")
+    return path.read_text("utf-8")
+
+
+def test_the_page_has_every_table_and_figure_and_needs_no_other_file(html: str) -> None:
+    headings = re.findall(r"<h2 id=[^>]*>(.*?)</h2>", html)
+    assert headings == [*(table.title for table in TABLES), "Time", "Training and reading"]
+    assert html.count("<table>") == sum(len(table.networks) for table in TABLES) + 1  # that of times
+    assert html.count("<figcaption>") == len(FIGURES)
+    assert not re.search(r'<(img|link|script)\b|src="|href="(?!#)|url\((?!#)', html)
+    assert len(html.encode()) < 2_000_000
+
+
+def test_every_figure_has_a_text_alternative_and_every_link_a_target(html: str) -> None:
+    panels = re.findall(r"<svg [^>]*>", html)
+    assert len(panels) >= len(FIGURES)
+    assert all('role="img"' in panel and re.search(r'aria-label="[^"]+', panel) for panel in panels)
+    assert set(re.findall(r'href="#(part\d+)"', html)) == set(re.findall(r'id="(part\d+)"', html))
+    assert "prefers-color-scheme: dark" in html
 
 
 def test_a_page_that_asks_for_what_there_is_not_is_refused() -> None:
