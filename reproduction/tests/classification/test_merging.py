@@ -42,3 +42,16 @@ def test_a_folder_with_diagnostics_alone_leaves_results_as_they_are(tmp_path: Pa
     before = {name: (target / name).read_bytes() for name in ("results.jsonl", "summary.npz")}
     assert all(name.startswith("diagnostics: ") for name in merge_folder(source, target))
     assert {name: (target / name).read_bytes() for name in before} == before
+
+
+def test_diagnostics_of_networks_in_both_stay_unless_renewed(tmp_path: Path) -> None:
+    """Regression: they were always replaced, while results stayed."""
+    network = replace(find("bih", "automaton"), seeds=1)
+    target, source = (fabricate(tmp_path / name, 40, (network,)) for name in ("target", "source"))
+    changed = [replace(row, metrics={**row.metrics, "pe": 50.0}) for row in read_diagnostics(source)]
+    write_results(changed, source / "diagnostics.jsonl.gz")
+    kept = (target / "diagnostics.jsonl.gz").read_bytes()
+    assert merge_folder(source, target) == []
+    assert (target / "diagnostics.jsonl.gz").read_bytes() == kept
+    merge_folder(source, target, renew=True)
+    assert {row.metrics["pe"] for row in read_diagnostics(target)} == {50.0}

@@ -21,8 +21,8 @@ def merge_folder(source: Path, target: Path, renew: bool = False) -> list[str]:
         source: Folder of a run, with some or all of ``results.jsonl``, ``summary.npz``, ``runs.jsonl`` and
             ``diagnostics.jsonl.gz``.
         target: Folder that they are added to.
-        renew: Whether results of a network and seed that are in both take the place of those in the target; otherwise
-            these stay as they are, with their summary. Diagnostics are always renewed.
+        renew: Whether results and diagnostics of a network and seed that are in both replace those of the target;
+            otherwise these stay as they are, with their summary.
 
     Returns:
         What was added, by data set, network and seed.
@@ -40,7 +40,8 @@ def merge_folder(source: Path, target: Path, renew: bool = False) -> list[str]:
         write_summary({name: known[name] for name in place if name in known}, target)
         lines = [json.dumps(asdict(run)) + "\n" for run in (*read_history(target), *read_history(source))]
         write_atomically(history_path(target), "".join(lines).encode())
-    diagnosed = read_diagnostics(source)
+    there = {(row.data, row.method, row.seed) for row in read_diagnostics(target)}
+    diagnosed = [row for row in read_diagnostics(source) if renew or (row.data, row.method, row.seed) not in there]
     if diagnosed:
         merge_results(diagnosed, results_path(target))
     names = [f"{data} {name} {seed}" for data, name, seed in added]
