@@ -54,12 +54,6 @@ _SLOW = (  # they train networks, start processes, or read whole data sets; othe
     "*::test_a_new_*_is_one_file_and_one_*",
 )
 
-_LONG = (  # they mostly wait for other processes, and begin first, so that no worker waits for them at the end
-    "tests/serve/test_cluster.py*",
-    "tests/faults/test_faults.py*",
-    "tests/jobs/test_cluster.py*",
-)
-
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what the first process sets
     os.environ["STTAU_CACHE"] = tempfile.mkdtemp(prefix="sttau-tests-")  # shared by all workers, used by no one else
 
@@ -86,7 +80,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.interpreter)
         if any(fnmatchcase(item.nodeid, pattern) for pattern in _SLOW):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: not any(fnmatchcase(item.nodeid, pattern) for pattern in _LONG))
 
 
 def pytest_unconfigure() -> None:
