@@ -46,7 +46,7 @@ def stack_key(model: Predictor) -> Hashable | None:
 
 
 def _is_changed(module: nn.Module) -> bool:
-    """Whether a module has hooks, or a function of its own in place of a method of its class."""
+    """Whether a module has hooks, or a function of its own instead of a method of its class."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks) or any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
 
