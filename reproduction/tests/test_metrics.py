@@ -10,7 +10,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 def test_the_committed_temperature_is_that_of_scaling_in_one_experiment_and_tau_in_the_others() -> None:
     for path, name in (
-        ("paper/results.jsonl", "scaling_temperature"),
+        ("paper/results.jsonl.gz", "scaling_temperature"),
         ("cartpole/temperature.jsonl.gz", "tau"),
         ("automata/results.jsonl.gz", "tau"),
     ):

@@ -31,7 +31,7 @@ def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
 
 @pytest.fixture(scope="session")
 def results(folder: Path) -> list[Result]:
-    return read_results(folder / "results.jsonl")
+    return read_results(folder / "results.jsonl.gz")
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def fabricate(folder: Path, size: int = 400, networks: tuple[Network, ...] = NET
     results = [
         _cell(folder / "predictions", network, seed, size) for network in networks for seed in range(network.seeds)
     ]
-    write_results(results, folder / "results.jsonl")
+    write_results(results, folder / "results.jsonl.gz")
     write_results(_diagnostics(networks), results_path(folder))
     write_summaries(folder)
     return folder

@@ -31,7 +31,7 @@ def test_a_network_that_cannot_be_evaluated_fails_only_its_cell(tmp_path: Path) 
 
 
 def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
+    path = tmp_path / "results.jsonl.gz"
     other = Result("paper", "bih", "lstm", None, 0, {"pe": 1.0}, {}, 0.0)
     older = Result("paper", "digits", "lstm", None, 3, {"pe": 1.0}, {}, 0.0)
     write_results([other, older], path)
@@ -66,7 +66,7 @@ def test_a_run_writes_rows_with_times_and_keeps_those_of_other_networks(tmp_path
 
 
 def test_fewer_seeds_take_no_rows_away_but_other_settings_do(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
+    path = tmp_path / "results.jsonl.gz"
     run(cells("lstm", seeds=2), tmp_path)
     timed = read_results(path)
     assert "train_seconds" in timed[0].metrics
@@ -80,7 +80,7 @@ def test_fewer_seeds_take_no_rows_away_but_other_settings_do(tmp_path: Path) -> 
 def test_results_of_a_part_of_the_data_do_not_mix_with_others(tmp_path: Path) -> None:
     row = Result("paper", "bih", "lstm", None, 0, {"pe": 1.0}, {"part": {"train": 10}}, 0.0)
     check_folder(tmp_path, quick=False)
-    write_results([row], tmp_path / "results.jsonl")
+    write_results([row], tmp_path / "results.jsonl.gz")
     check_folder(tmp_path, quick=True)
     with pytest.raises(ValueError, match=r"has results of a part of the data, .* all of it; name another folder"):
         check_folder(tmp_path, quick=False)
@@ -122,7 +122,7 @@ def test_a_killed_run_resumes_with_the_same_results(tmp_path: Path) -> None:
     assert all(path.stat().st_mtime_ns == when for path, when in first.items())  # trained once
     whole = tmp_path / "whole"
     expected = {cell.method: result for cell, result in Work(whole)(every, whole)}
-    for found in read_results(killed / "results.jsonl"):
+    for found in read_results(killed / "results.jsonl.gz"):
         other = expected[found.method]
         assert isinstance(other, Result)
         assert {name: found.metrics[name] for name in other.metrics} == other.metrics

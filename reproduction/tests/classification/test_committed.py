@@ -15,14 +15,14 @@ from sttau_reproduction.classification.networks import NETWORKS, TRIED, find
 from sttau_reproduction.classification.predictions import Summaries, read_summaries
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
-COMPUTED = sorted({(row.data, row.method) for row in read_results(RESULTS / "results.jsonl")})
+COMPUTED = sorted({(row.data, row.method) for row in read_results(RESULTS / "results.jsonl.gz")})
 #: Networks whose full predictions are committed.
 FULL = (("bih", "lstm"), ("imdb", "state-regularized"))
 
 
 def test_what_is_committed_of_a_network_is_complete() -> None:
     """Networks may be computed one after another, but each with all its seeds, and a summary of the first."""
-    found = {(row.data, row.method, row.seed) for row in read_results(RESULTS / "results.jsonl")}
+    found = {(row.data, row.method, row.seed) for row in read_results(RESULTS / "results.jsonl.gz")}
     networks = {(network.data, network.name): network for network in NETWORKS}
     for data, name in COMPUTED:
         assert {(data, name, seed) for seed in range(networks[data, name].seeds)} <= found
@@ -37,7 +37,7 @@ def test_committed_results_follow_from_the_committed_predictions(data: str, netw
 
 @pytest.fixture(scope="module")
 def committed() -> tuple[list[Result], Summaries]:
-    return read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS)
+    return read_results(RESULTS / "results.jsonl.gz"), read_summaries(RESULTS)
 
 
 @pytest.mark.parametrize(("data", "network"), [pair for pair in COMPUTED if pair[1] not in TRIED])
@@ -62,7 +62,7 @@ def test_committed_results_agree_with_the_committed_summaries(
 
 
 def check_against_predictions(folder: Path, data: str, network: str) -> None:
-    rows = read_results(folder / "results.jsonl")
+    rows = read_results(folder / "results.jsonl.gz")
     (row,) = (row for row in rows if (row.data, row.method, row.seed) == (data, network, 0))
     with np.load(folder / "predictions" / f"{data}-{network}.npz") as file:
         arrays = dict(file)
@@ -83,7 +83,7 @@ def check_against_predictions(folder: Path, data: str, network: str) -> None:
 def test_a_number_that_does_not_follow_from_the_predictions_is_noticed(network: str, tmp_path: Path) -> None:
     fabricate(tmp_path, networks=(replace(find("imdb", network), seeds=1),))
     check_against_predictions(tmp_path, "imdb", network)
-    path = tmp_path / "results.jsonl"
+    path = tmp_path / "results.jsonl.gz"
     row = read_results(path)[0]
     row.metrics["ece"] += 0.05 + 6 * row.metrics.get("ece_std", 0.0)
     write_results([row], path)

@@ -90,7 +90,7 @@ def test_the_pages_have_a_place_for_every_table_and_figure() -> None:
 
 
 def test_the_pages_show_the_tables_of_the_committed_results() -> None:
-    results, summaries = read_results(RESULTS / "results.jsonl"), read_summaries(RESULTS)
+    results, summaries = read_results(RESULTS / "results.jsonl.gz"), read_summaries(RESULTS)
     diagnostics = read_diagnostics(RESULTS)
     made = tables(results, summaries, read_history(RESULTS), diagnostics)
     drawn = [

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from reproduction.tests.classification.small_networks import network
-from sttau.jobs import Cell, Outcome, write_results
+from sttau.jobs import Cell, Outcome, read_results, write_results
 from sttau_reproduction.classification import cells
 from sttau_reproduction.cli import app
 
@@ -26,15 +26,15 @@ def test_missing_cells_are_computed_and_the_place_of_results_is_printed(
     assert not list(tmp_path.iterdir())
     shown = _run(*options)
     assert shown.exit_code == 0, shown.output
-    for words in ("the numbers mean nothing", "1/1 paper: lstm on digits, seed 0", "results.jsonl"):
+    for words in ("the numbers mean nothing", "1/1 paper: lstm on digits, seed 0", "results.jsonl.gz"):
         assert words in shown.output
-    assert '"method": "lstm"' in (tmp_path / "results.jsonl").read_text("utf-8")
+    assert [row.method for row in read_results(tmp_path / "results.jsonl.gz")] == ["lstm"]
     assert "of which 0 are to be computed" in _run(*options, "--dry-run").output
 
 
 def test_failures_and_interruptions_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def hot(given: list[Cell], folder: Path, **_: object) -> Outcome:
-        write_results([], folder / "results.jsonl")
+        write_results([], folder / "results.jsonl.gz")
         return Outcome([], [(given[0], "Error: too hot")])
 
     monkeypatch.setattr(cells, "check_data", lambda cells: None)

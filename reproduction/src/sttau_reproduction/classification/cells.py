@@ -1,6 +1,6 @@
 """One cell per network and seed; the work: train the networks it needs, evaluate them.
 
-FOLDER/results.jsonl        one line a cell
+FOLDER/results.jsonl.gz     one line a cell
 FOLDER/runs.jsonl           one line for every run that had something to compute
 FOLDER/predictions/         the predictions of each network's first seed
 FOLDER/summary.npz          what tables and figures need of them
@@ -68,6 +68,13 @@ TABLES: dict[str, tuple[Table, ...]] = {
     "tuning": tuning.TABLES,
 }
 CHOICES = (*TABLES, "figures", "all")
+
+RESULTS = "results.jsonl.gz"  # name of the file of results in a folder
+
+
+def results_path(folder: Path) -> Path:
+    """Path of the results of a folder."""
+    return folder / RESULTS
 
 
 def tables_of(what: str) -> tuple[Table, ...]:
@@ -259,7 +266,7 @@ def _lost(cell: Cell, folder: Path) -> bool:
         return True
 
 
-def check_folder(folder: Path, quick: bool, name: str = "results.jsonl") -> None:
+def check_folder(folder: Path, quick: bool, name: str = RESULTS) -> None:
     """Refuse a folder whose file of that name has results of the other kind: of all data, or of a part of it."""
     if any(("part" in result.settings) != quick for result in earlier_results(folder / name)):
         has, wants = ("all the data", "a part of it") if quick else ("a part of the data", "all of it")
@@ -277,7 +284,7 @@ def run(
     timing: bool = True,
     progress: Callable[[Step], None] = lambda _: None,
 ) -> Outcome:
-    """Compute what is missing, and write ``results.jsonl``; rows of other networks in it stay.
+    """Compute what is missing, and write ``results.jsonl.gz``; rows of other networks in it stay.
 
     Args:
         cells: Cells, from :func:`cells_of`.
@@ -305,12 +312,12 @@ def run(
     shown = [cell for cell in cells if _has_file(cell) and (cell.data, cell.method) in done]
     write_summaries(folder)
     failures, results = outcome.failures, _with_times(outcome.results, shown, store)
-    _write(results, folder / "results.jsonl")
+    _write(results, results_path(folder))
     if timing:
         timed = list({cell.key: cell for cell, _ in timed_cells(shown).values()}.values())
         failures = failures + run_cells(timed, per_cell(Timing(device)), store.folder, workers=1, **options).failures
         results = _with_times(outcome.results, shown, store)
-        _write(results, folder / "results.jsonl")
+        _write(results, results_path(folder))
     return Outcome(results, failures)
 
 

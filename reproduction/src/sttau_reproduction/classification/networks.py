@@ -136,6 +136,8 @@ SEEDS = {
     "automata-memory": 5,
     "automata-distilled": 5,
 } | {f"st-tau-{states}{cell}": 5 for states in ("classes", "10") for cell in ("", "-plain")}
+#: And on one data set alone.
+_SEEDS_ON = {"bih": dict.fromkeys(("dropout", "bayes", "dropout-tuned", "bayes-tuned"), 5)}
 
 
 #: Probabilistic automata: ST-τ GRUs that are trained and read exactly, one or several that are trained together;
@@ -229,7 +231,7 @@ def _declare(data: str) -> list[Network]:
         found |= {f"st-tau-{k}-learned": ("st-tau", states(k)) for k in (20, 50)}
         found |= {f"st-tau-{k}-fixed": ("st-tau", states(k, learned=False)) for k in (2, 10, 20, 50)}
     networks = [
-        Network(name, data, method, sizes | settings, _TRAINING[data], SEEDS.get(name, 1))
+        Network(name, data, method, sizes | settings, _TRAINING[data], _seeds(data, name))
         for name, (method, settings) in found.items()
     ]
     if data in _TRIAL:
@@ -291,7 +293,14 @@ def _laplace_and_sampling_free(matched: Network) -> list[Network]:
         replace(plain, name=f"laplace{suffix}", method="laplace", settings={**plain.settings, "size": 10}),
         replace(plain, name=f"sp-gru{suffix}", method="sp-gru", settings=gaussian, training=training),
     ]
-    return [replace(network, seeds=1) for network in ([] if plain is matched else [plain]) + found]
+    return [
+        replace(network, seeds=_seeds(network.data, network.name))
+        for network in ([] if plain is matched else [plain]) + found
+    ]
+
+
+def _seeds(data: str, name: str) -> int:
+    return {**SEEDS, **_SEEDS_ON.get(data, {})}.get(name, 1)
 
 
 #: Every network, data set by data set.

@@ -13,6 +13,7 @@ from sttau.data.source import data_folders, find, is_prepared
 from sttau.files import write_atomically
 from sttau.jobs import Result, read_results
 from sttau_reproduction.classification import ablation, cost, dropout_sweep, figures, table1
+from sttau_reproduction.classification.cells import results_path
 from sttau_reproduction.classification.declaration import DATA
 from sttau_reproduction.classification.diagnostics.drawing import corruption_figure, cost_figure
 from sttau_reproduction.classification.diagnostics.work import read_diagnostics
@@ -59,14 +60,14 @@ def write_report(folder: Path, out: Path, docs: Sequence[Path] = ()) -> list[Pat
     data, and is left out where BIH is not on this machine.
 
     Args:
-        folder: Folder with ``results.jsonl`` and ``summary.npz``, as ``sttau-reproduce paper`` writes it.
+        folder: Folder with ``results.jsonl.gz`` and ``summary.npz``, as ``sttau-reproduce paper`` writes it.
         out: Folder for the report.
         docs: Pages whose marked tables and figures are renewed.
 
     Returns:
         Paths of all files that were written.
     """
-    path = folder / "results.jsonl"
+    path = results_path(folder)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; name the folder of sttau-reproduce paper, which writes it")
     results, summaries = read_results(path), read_summaries(folder)
@@ -116,7 +117,7 @@ def draw(
     """All figures that there are numbers for, by name.
 
     Args:
-        results: Rows of ``results.jsonl``, any part of them.
+        results: Rows of ``results.jsonl.gz``, any part of them.
         summaries: Summaries of predictions.
         traces: Function from a test row to its ECG, or None; by default it is looked up where BIH is on this machine.
         diagnostics: Rows of ``diagnostics.jsonl.gz``.

@@ -57,7 +57,7 @@ def tables(
     paper, is left out.
 
     Args:
-        results: Rows of ``results.jsonl``, any part of them.
+        results: Rows of ``results.jsonl.gz``, any part of them.
         summaries: Summaries of predictions, for tests of errors and what chance gives; may be empty.
         history: Runs that computed them.
         diagnostics: Rows of ``diagnostics.jsonl.gz``.

@@ -5,6 +5,8 @@ addition, so that chance plays a smaller part: ``"part": {"held_out": 3000}``.
 
     [{"name": "longer", "data": "imdb", "network": "st-tau-best", "training": {"updates": 4000}, "part": {}}]
 
+``"random": 64`` makes 64 trials of one line, with values drawn from the search space of ``search.py`` in addition.
+
 A record of a trial has ``date`` and ``question``, and the fields of a result. Trials of the first day, recorded by
 another script, have a ``name``, and a list ``validation`` of values during training instead of ``metrics``.
 """
@@ -12,7 +14,7 @@ another script, have a ``name``, and a list ``validation`` of values during trai
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 
 from sttau.calibration import TemperatureScaling, to_logits
 from sttau.jobs import Cell, Outcome, Result, Step, Store, run_cells
+from sttau_reproduction.classification import search
 from sttau_reproduction.classification.cells import Work, cells_of
 from sttau_reproduction.classification.evaluation import measure
 from sttau_reproduction.classification.networks import Network, find
@@ -64,7 +67,18 @@ def cell_of(trial: Mapping[str, Any]) -> Cell:
 
 def read_trials(path: Path) -> list[Cell]:
     """The cells of a file of trials."""
-    return [cell_of(trial) for trial in json.loads(path.read_text("utf-8"))]
+    return [cell_of(trial) for line in json.loads(path.read_text("utf-8")) for trial in _drawn(line)]
+
+
+def _drawn(line: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The trials of one line: itself, or as many random ones as it asks for."""
+    given = {name: value for name, value in line.items() if name != "random"}
+    if "random" not in line:
+        yield given
+        return
+    network = find(given["data"], given["network"])
+    for number, changes in enumerate(search.draw(network.data, network.method, line["random"])):
+        yield change(changes, given) | {"name": f"{given['name']} {number}"}
 
 
 @dataclass(frozen=True)

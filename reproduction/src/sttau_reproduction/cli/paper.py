@@ -96,7 +96,7 @@ def paper(
         if again:
             print_line(f"Results: {diagnostics.results_path(out)}")
         else:
-            print_line(f"Results: {out / 'results.jsonl'}, predictions: {out / 'predictions'}")
+            print_line(f"Results: {cells.results_path(out)}, predictions: {out / 'predictions'}")
             if report:
                 _report(out, {table.name: table.title for table in cells.tables_of(what)})
         if quick:
@@ -107,11 +107,12 @@ def paper(
 def _report(folder: Path, titles: dict[str, str]) -> None:
     """Write tables and figures of a folder, and print the tables that have a title here."""
     from sttau.jobs import read_results
+    from sttau_reproduction.classification.cells import results_path
     from sttau_reproduction.classification.predictions import read_summaries
     from sttau_reproduction.classification.report import tables, write_report
 
     written = write_report(folder, folder / "report")
-    found = tables(read_results(folder / "results.jsonl"), read_summaries(folder))
+    found = tables(read_results(results_path(folder)), read_summaries(folder))
     for name, title in ((name, title) for name, title in titles.items() if name in found):
         print_line(f"\n{title}\n\n{found[name]}\n")
     pictures = sum(path.suffix == ".png" for path in written)

@@ -13,7 +13,7 @@ from sttau_reproduction.cli.common import RESULTS
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of sttau-reproduce paper, with results.jsonl and summary.npz.")
+        Path, typer.Argument(help="Folder of sttau-reproduce paper, with results.jsonl.gz and summary.npz.")
     ] = RESULTS / "paper",
     out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; FOLDER/report by default.")] = None,
     docs: Annotated[
