@@ -41,7 +41,7 @@ COLORS = {
     "dropout-best": "#b3471d",
     "dropout-paths": "#9aa0a6",
     "st-tau-64": "#8a4fd0",
-    "lstm-patches": "#4b5563",
+    "lstm-patches": "#b08968",
     "laplace-patches": "#6b7f2a",
     "sp-gru-patches": "#9d174d",
 }

@@ -20,7 +20,7 @@ _BELOW = {
     "table1": ("reliability-bih", "reliability-imdb", "tradeoff", "risk-coverage-bih", "risk-coverage-imdb"),
     "cost": ("cost-bih", "cost-imdb"),
     "ablation": ("ablation",),
-    "corrupted-bih": ("corrupted",),
+    "corrupted-bih-pe": ("corrupted",),
     "dropout-sweep": ("dropout-sweep",),
 }
 _DEEP = COLORS["st-tau-best"]  # a dark blue, which the page makes bright on a dark background

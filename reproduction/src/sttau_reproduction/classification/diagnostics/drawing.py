@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -76,12 +77,12 @@ def corruption_figure(diagnostics: Sequence[Result]) -> Figure | None:
             line = part.subplots(1, len(kinds), squeeze=False)[0]
             for axes, (kind, title) in zip(line, kinds.items(), strict=True):
                 start = "ece" if kind == "classes" else "clean_0_ece"
-                for name in _known(diagnostics, data):
+                for name, marker in zip(_known(diagnostics, data), cycle(_MARKERS), strict=False):
                     keys = (start, *(f"{kind}_{severity}_ece" for severity in SEVERITIES))
                     rows = cells_of(diagnostics, data, name)
                     values = [float(np.mean(values_of(rows, key))) for key in keys]
                     label = title_of(name, data)
-                    axes.plot((0, *SEVERITIES), values, marker="o", markersize=3, color=_color(name), label=label)
+                    axes.plot((0, *SEVERITIES), values, marker=marker, markersize=4, color=_color(name), label=label)
                 axes.set_title(f"{DATA[data]}\n{title}" if axes is line[0] else title)
                 axes.set_xlabel("severity")
                 axes.set_ylim(bottom=0)

@@ -25,9 +25,10 @@ CORRUPTIONS = {
 }
 METRICS = {"pe": ("PE %", 2), "nll": ("NLL", 3), "ece": ("ECE %", 2)}
 _SEVERITIES = (3, 5)
+_SHORT = {"bih": "heartbeats", "imdb": "reviews"}
 
 
-def _reading(mode: str) -> tuple[Column, ...]:
+def _mode(mode: str) -> tuple[Column, ...]:
     return (
         Column(f"{mode}_pe", f"{mode}: PE %", 2, None),
         Column(f"{mode}_agreement", f"{mode}: agreement %", 2, None),
@@ -35,22 +36,18 @@ def _reading(mode: str) -> tuple[Column, ...]:
     )
 
 
-def _corruption(data: str) -> Table:
-    kinds = CORRUPTIONS[data]
+def _corruption(data: str, metric: str) -> Table:
+    name, digits = METRICS[metric]
     columns = [
-        Column(f"{kind}_{severity}_{metric}", f"{title}, {severity}: {name}", digits)
-        for kind, title in kinds.items()
+        Column(f"{kind}_{severity}_{metric}", f"{title}, {severity}", digits)
+        for kind, title in CORRUPTIONS[data].items()
         for severity in _SEVERITIES
-        for metric, (name, digits) in METRICS.items()
     ]
-    plain = tuple(
-        Column(f"clean_0_{metric}", f"as it is: {name}", digits) for metric, (name, digits) in METRICS.items()
-    )
     return Table(
-        name=f"corrupted-{data}",
-        title="Corrupted input: " + {"bih": "heartbeats", "imdb": "reviews"}[data],
+        name=f"corrupted-{data}-{metric}",
+        title=f"Corrupted input, {_SHORT[data]}: {name}",
         networks={data: declared(data, COMPARED)},
-        columns=(*plain, *columns),
+        columns=(Column(f"clean_0_{metric}", "as it is", digits), *columns),
     )
 
 
@@ -65,15 +62,18 @@ TABLES = (
             Column("states_in_all", "in use", 2, None),
             Column("states_largest", "largest share", 3, None),
             Column("tau", "τ", 2, None),
-            *_reading("soft"),
-            *_reading("hard"),
-            *_reading("exact"),
             Column("total", "total, bits", 4, None),
             Column("aleatoric", "aleatoric, bits", 4, None),
             Column("epistemic", "epistemic, bits", 4, None),
         ),
     ),
-    *(_corruption(data) for data in CORRUPTIONS),
+    Table(
+        name="modes",
+        title="Inference modes",
+        networks={data: declared(data, FINITE) for data in ("bih", "imdb")},
+        columns=(*_mode("soft"), *_mode("hard"), *_mode("exact")),
+    ),
+    *(_corruption(data, metric) for data in CORRUPTIONS for metric in METRICS),
     *(
         Table(
             name=f"samples-{key}",
