@@ -318,7 +318,11 @@ def tradeoff_figure(
                 mark, size, above = _MARKS.get(name, ("o", 75, 3))
                 look_of: dict[str, Any] = {"s": size, "marker": mark, "color": _color(name), "edgecolors": "white"}
                 axes.scatter(*mean, label=title_of(name, data), linewidths=0.8, zorder=above, **look_of)
-            axes.set(xlabel=x.title, ylabel=y.title, ylim=(0, None))
+            axes.set(xlabel=x.title, ylabel=y.title, xscale="log", yscale="log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axis.set_minor_formatter(NullFormatter())
             axes.set_title(DATA[data])
             axes.grid(color=GRID, linewidth=0.8)
             axes.set_axisbelow(True)
