@@ -321,7 +321,7 @@ def tradeoff_figure(
             axes.set(xlabel=x.title, ylabel=y.title, xscale="log", yscale="log")
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axis.set_major_formatter(_plain)
                 axis.set_minor_formatter(NullFormatter())
             axes.set_title(DATA[data])
             axes.grid(color=GRID, linewidth=0.8)
