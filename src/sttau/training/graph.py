@@ -103,7 +103,8 @@ class DeviceInputs:
 class GraphCache:
     """Work as CUDA graphs, one for each shape that occurs often.
 
-    Work that cannot be captured, such as a layer that reads a value from the GPU, runs eagerly, with a warning.
+    Work that cannot be captured, such as a layer that reads a value from the GPU, runs eagerly, with a warning; so does
+    work for which memory is missing, until it can be captured.
 
     Args:
         work: Function of a shape, all of whose effects are on the device.
@@ -112,20 +113,24 @@ class GraphCache:
 
     _OFTEN = 2
     _MOST = 64
+    _PAUSE = 500  # calls before a capture for which memory was missing is tried again
 
     def __init__(self, work: Callable[[Any], None], generators: Sequence[torch.Generator]) -> None:
         self.work, self.generators = work, generators
         self.graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self.seen: Counter[Hashable] = Counter()
         self.obstacle: str | None = None
+        self.calls = self.next_try = 0
         self.pool: Any = None
 
     def __call__(self, shape: Hashable) -> bool:
         """Do the work once; return False if it was not completed."""
         self.seen[shape] += 1
+        self.calls += 1
         graph = self.graphs.get(shape)
         if graph is None:
-            if self.obstacle or self.seen[shape] < self._OFTEN or len(self.graphs) >= self._MOST:
+            paused = self.obstacle is not None or self.calls < self.next_try
+            if paused or self.seen[shape] < self._OFTEN or len(self.graphs) >= self._MOST:
                 self.work(shape)
                 return True
             try:
@@ -135,13 +140,21 @@ class GraphCache:
                     return True
                 graph = self.graphs[shape] = self._capture(shape)
             except RuntimeError as error:
-                self.obstacle = str(error).strip().split("\n")[0]
-                _log.warning(
-                    "training runs without CUDA graphs, because this model cannot be captured: %s", self.obstacle
-                )
+                self._not_captured(str(error).strip().split("\n")[0])
                 return False
         graph.replay()
         return True
+
+    def _not_captured(self, reason: str) -> None:
+        """Log why, and do not try again, or not soon."""
+        if "out of memory" not in reason:
+            self.obstacle = reason
+            _log.warning("training runs without CUDA graphs, because this model cannot be captured: %s", reason)
+            return
+        if not self.next_try:
+            _log.warning("training runs without CUDA graphs while GPU memory is missing for them: %s", reason)
+        self.next_try = self.calls + self._PAUSE
+        torch.cuda.empty_cache()
 
     def _capture(self, shape: Hashable) -> torch.cuda.CUDAGraph:
         """Record the work without doing it; the current stream must not be the default one."""
