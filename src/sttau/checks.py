@@ -218,7 +218,7 @@ def check_same_settings(folder: Path, what: str, before: Mapping[str, Any], now:
 def check_probabilities(name: str, value: Any, dims: tuple[int, ...] = (2,)) -> Tensor:
     """Return probabilities over the last dimension as a floating tensor after checking shape, range and sums."""
     p = as_numbers(name, value)
-    want = " or ".join("(" + ("runs, " if d == 3 else "") + "predictions, classes)" for d in dims)
+    want = " or ".join("(" + ("samples, " if d == 3 else "") + "predictions, classes)" for d in dims)
     if p.dim() not in dims or p.numel() == 0:
         raise ValueError(f"{name} must be {want} and not empty, got shape {tuple(p.shape)}")
     if p.shape[-1] < 2:
