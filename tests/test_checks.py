@@ -12,7 +12,7 @@ from torch import nn
 
 import sttau
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, predict
-from sttau.checks import as_integer
+from sttau.checks import as_integer, as_numbers, as_tensor
 
 NAN, INF = float("nan"), float("inf")
 
@@ -251,3 +251,17 @@ def _model() -> sttau.SequenceClassifier:
 def test_counts_are_whole_numbers_everywhere(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name.split()[0]} must be an integer"):
         COUNTS[name](value)
+
+
+def test_parts_of_series_and_data_frames_are_arrays_whatever_their_index() -> None:
+    """Regression: a Series was read by its labels, which begin at 0 only in the first part."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]})
+    assert as_tensor("x", frame["a"][1:]).tolist() == [2, 3]
+    assert as_tensor("x", frame[1:]).tolist() == [[2, 5], [3, 6]]
+    assert as_numbers("x", pd.Series([1, 2, 3])[1:]).tolist() == [2, 3]
+    model = _model()
+    x, y = np.random.default_rng(0).normal(size=(6, 4, 2)), pd.Series([0, 1] * 3)
+    assert len(sttau.fit(model, x[2:], y[2:], updates=1)) == 1
+    with pytest.raises(TypeError, match="y must be a tensor, an array"):
+        as_tensor("y", pd.Series(["a", "b"]))

@@ -153,3 +153,20 @@ def test_wrong_arguments_are_named() -> None:
         AdaptiveConformal(1.0)
     with pytest.raises(ValueError, match="rate must be positive"):
         AdaptiveConformal(rate=0)
+
+
+def test_one_output_may_have_one_axis_and_shapes_must_agree() -> None:
+    """Regression: (predictions, 1) and (predictions,) were broadcast to (predictions, predictions)."""
+    low, high, y = torch.zeros(5, 1), torch.ones(5, 1), torch.arange(5.0)
+    assert quantile_scores(low, high, y).flatten().tolist() == [0, 0, 1, 2, 3]
+    assert residual_scores(low, 2.0, y).flatten().tolist() == [0, 0.5, 1, 1.5, 2]
+    with pytest.raises(ValueError, match=r"low, high, targets must have one shape.*targets \(4, 1\)"):
+        quantile_scores(low, high, y[:4])
+    with pytest.raises(ValueError, match="mean, scale, targets must have one shape"):
+        residual_scores(torch.zeros(5, 2), torch.ones(5, 1), torch.zeros(5, 2))
+
+
+@pytest.mark.parametrize("level", [90, -0.1, float("nan")])
+def test_a_level_is_a_probability(level: float) -> None:
+    with pytest.raises(ValueError, match="level must be a probability from 0 to 1"):
+        conformal_quantile(torch.rand(10), level)

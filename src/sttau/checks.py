@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,16 +17,21 @@ from sttau.padding import valid_steps
 
 
 def as_tensor(name: str, value: Any) -> Tensor:
-    """Return a tensor from a tensor, a NumPy array or nested lists."""
+    """Return a tensor from a tensor, a NumPy array, a Series or data frame, or nested lists."""
     if isinstance(value, Tensor):
         return value
     try:
-        return torch.as_tensor(value)
+        return torch.as_tensor(_array(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name} must be a tensor, an array or nested lists of equal length, got {type(value).__name__}: {error}. "
             f"Pad sequences of different length and pass their lengths."
         ) from error
+
+
+def _array(value: Any) -> Any:
+    """A Series or a data frame as an array: PyTorch would read it like a list, by its index."""
+    return np.array(value) if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic) else value
 
 
 def as_integer(name: str, value: Any, at_least: int | None = None) -> int:
@@ -53,7 +59,7 @@ def as_numbers(name: str, value: Any) -> Tensor:
     tensor = as_tensor(name, value)
     if tensor.is_floating_point() and hasattr(value, "dtype"):
         return tensor
-    return torch.as_tensor(value, dtype=torch.float64)  # from the value again: nested lists became float32
+    return torch.as_tensor(_array(value), dtype=torch.float64)  # from the value again: nested lists became float32
 
 
 def check_rate(name: str, rate: float) -> None:

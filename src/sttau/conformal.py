@@ -34,6 +34,8 @@ def conformal_quantile(scores: Any, level: float) -> float:
         (8.0, inf)
     """
     values = as_numbers("scores", scores)
+    if not 0 <= level <= 1:
+        raise ValueError(f"level must be a probability from 0 to 1, for instance 0.9, got {level}")
     rank = math.ceil((len(values) + 1) * level - 1e-9)
     if rank < 1:
         return -math.inf
@@ -129,7 +131,7 @@ def residual_scores(mean: Any, scale: Any, targets: Any) -> Tensor:
         >>> residual_scores([[1.0]], [[2.0]], [[4.0]])
         tensor([[1.5000]], dtype=torch.float64)
     """
-    center, spread, y = (as_numbers(n, v).double() for n, v in (("mean", mean), ("scale", scale), ("targets", targets)))
+    center, spread, y = _columns(mean=mean, scale=scale, targets=targets)
     return (y - center).abs() / spread.clamp_min(torch.finfo(torch.float32).tiny)
 
 
@@ -148,8 +150,19 @@ def quantile_scores(low: Any, high: Any, targets: Any) -> Tensor:
         >>> quantile_scores([[0.0], [0.0]], [[1.0], [1.0]], [[1.5], [0.25]]).flatten().tolist()
         [0.5, -0.25]
     """
-    below, above, y = (as_numbers(n, v).double() for n, v in (("low", low), ("high", high), ("targets", targets)))
+    below, above, y = _columns(low=low, high=high, targets=targets)
     return torch.maximum(below - y, y - above)
+
+
+def _columns(**given: Any) -> list[Tensor]:
+    """(predictions, outputs) in float64, all of one shape; (predictions,) is one output, a number is everywhere."""
+    values = {name: as_numbers(name, value).double() for name, value in given.items()}
+    values = {name: value[:, None] if value.dim() == 1 else value for name, value in values.items()}
+    shapes = {name: tuple(value.shape) for name, value in values.items() if value.dim() > 0}
+    if len(set(shapes.values())) > 1 or any(len(shape) != 2 for shape in shapes.values()):
+        described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"{', '.join(given)} must have one shape, (predictions, outputs), got {described}")
+    return list(values.values())
 
 
 class AdaptiveConformal:

@@ -227,3 +227,27 @@ def test_strings_of_bytes_are_read_as_their_token_ids(start: str | None) -> None
             compiled.probabilities(["0", odd])
     wide = compile(model, ("^", "0", "1", "τ"), start=start)  # a symbol of more than one byte
     torch.testing.assert_close(wide.probabilities(["0τ"]), compiled.probabilities(["0é"]))
+
+
+def test_a_model_in_training_mode_is_compiled_as_it_predicts() -> None:
+    """Regression: dropout had a part in it, and the temperature had none."""
+    torch.manual_seed(0)
+    model = SequenceClassifier(STTauGRU(4, 16, num_states=6, mode="exact"), 2, nn.Embedding(3, 4), dropout=0.5)
+    model.logit_temperature = 2.5
+    inputs = torch.randint(3, (5, 20))
+    compiled = compile(model.train(), ("^", "0", "1"))
+    assert torch.allclose(compiled.probabilities(inputs).float(), predict(model, inputs).mean, atol=1e-6)
+
+
+def test_a_compiled_mixture_has_the_uncertainty_of_the_ensemble() -> None:
+    torch.manual_seed(0)
+    model = DeepEnsemble.of(
+        lambda: SequenceClassifier(STTauGRU(4, 16, num_states=6, mode="exact"), 2, nn.Embedding(3, 4)), 3
+    )
+    for member in model.members:
+        with torch.no_grad():
+            member.head.weight.mul_(20)
+    inputs = torch.randint(3, (5, 20))
+    found, wanted = compile(model, ("^", "0", "1")).predict(inputs), predict(model, inputs)
+    for name in ("mean", "total", "aleatoric", "epistemic"):
+        assert torch.allclose(getattr(found, name).float(), getattr(wanted, name), atol=1e-5), name

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -157,3 +157,70 @@ def test_each_output_of_a_regressor_has_its_own_interval() -> None:
     assert held.double().mean(0).tolist() == pytest.approx([0.8, 0.8], abs=0.05)
     wide = sttau.predict(model, x[1000:]).interval(0.8)
     assert bool((wide[1] - wide[0] > high - low)[:, 0].all())
+
+
+def test_dropout_of_a_model_in_training_mode_has_no_part_in_it() -> None:
+    """Regression: the temperature of exact inference was fitted to logits with dropout."""
+    model = SequenceClassifier(STTauGRU(2, 8, num_states=4, mode="exact"), 2, dropout=0.5)
+    x, y = data()
+    found = []
+    for training in (True, True, False):
+        sttau.calibrate(model.train(training), x, y)
+        found.append(model.logit_temperature)
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_temperature_of_an_exact_ensemble_is_the_best_one() -> None:
+    """Regression: it was fitted to the members' probabilities, but scales the logits of their states."""
+    torch.manual_seed(0)
+    model = DeepEnsemble.of(lambda: SequenceClassifier(STTauGRU(2, 8, num_states=4, mode="exact"), 2), size=3)
+    x, y = data()
+    members = [cast(SequenceClassifier, member) for member in model.members]
+    for member in members:
+        with torch.no_grad():
+            member.head.weight.mul_(60)
+    sttau.calibrate(model, x, y)
+
+    def nll(temperature: float) -> float:
+        for member in members:
+            member.logit_temperature = temperature
+        return negative_log_likelihood(sttau.predict(model, x).mean, y)
+
+    chosen = members[0].logit_temperature
+    assert nll(chosen) <= min(nll(chosen * factor) for factor in (0.7, 0.9, 1.1, 1.4)) + 1e-3
+
+
+def test_intervals_of_a_model_without_a_variance_hold_the_target() -> None:
+    """Regression: their width was 0."""
+    torch.manual_seed(0)
+    model = SequenceRegressor(nn.LSTM(2, 8), 2)
+    x, y = torch.randn(800, 5, 2), torch.randn(800, 2) * torch.tensor([1.0, 5.0])
+    sttau.calibrate(model, x[:400], y[:400])
+    for together in (True, False):
+        low, high = sttau.predict(model, x[400:]).interval(0.8, together=together)
+        held = (low <= y[400:]) & (y[400:] <= high)
+        held = held.all(1, keepdim=True) if together else held
+        assert held.double().mean(0).tolist() == pytest.approx([0.8] * held.shape[1], abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"risk": 0.1, "coverage": 0.9}, "either risk or coverage"),
+        ({"risk": 0.0}, r"risk must be in \(0, 1\]"),
+        ({"false_alarms": 2.0}, "false_alarms"),
+        ({"samples": 0}, "samples must be at least 1"),
+    ],
+)
+def test_a_calibration_that_fails_leaves_the_model_as_it_was(options: dict[str, Any], words: str) -> None:
+    model, (x, y) = overconfident("soft"), data()
+    kept = sttau.calibrate(model, x, y, coverage=0.7)
+    before = model.logit_temperature, kept.abstention
+    with pytest.raises(ValueError, match=words):
+        sttau.calibrate(model, x[:100], y[:100], **options)
+    assert (model.logit_temperature, model.decisions, kept.abstention) == (before[0], kept, before[1])
+
+
+def test_a_regressor_has_no_risk() -> None:
+    with pytest.raises(ValueError, match="a regressor does not have; give a coverage"):
+        sttau.calibrate(SequenceRegressor(nn.LSTM(2, 8)), torch.randn(50, 5, 2), torch.randn(50, 1), risk=0.1)

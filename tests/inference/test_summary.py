@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, predict
+from sttau import DeepEnsemble, SequenceClassifier, SequenceRegressor, Stream, STTauGRU, STTauLSTM, predict
 from sttau.engine import Noise
 from sttau.inference.summary import repeat_last_steps, summarize, summarize_states
 from tests.inference.small_models import APART, DOUBLE, EXACTLY, FIELDS, batch_of, bits, bold, close, small_gru
@@ -327,3 +327,25 @@ def test_a_regressor_holds_the_last_valid_step(mode: Any) -> None:
         assert steps.shape == (2, 5, 1)
         close(steps[:, -1], getattr(last, name))
         assert torch.equal(steps[1, 2:], steps[1, 1:2].expand(3, 1))
+
+
+@pytest.mark.parametrize("kind", [SequenceClassifier, SequenceRegressor])
+def test_an_exact_ensemble_has_the_uncertainty_of_its_paths(kind: Any) -> None:
+    """Regression: it was that of its members, without the uncertainty about the path of each."""
+    torch.manual_seed(0)
+    options = {"variance": True} if kind is SequenceRegressor else {}
+    model = DeepEnsemble.of(lambda: kind(STTauGRU(2, 8, 3, mode="exact"), 2, **options).double(), 3)
+    x, lengths = torch.randn(4, 5, 2, dtype=torch.float64), torch.tensor([5, 2, 4, 1])
+    exact = predict(model, x, lengths)
+    drawn = predict(model, x, lengths, mode="hard", samples=4000)
+    for name in ("mean", "total", "aleatoric", "epistemic"):
+        assert torch.allclose(getattr(exact, name), getattr(drawn, name), atol=0.03, rtol=0.03), name
+    alone = torch.stack([predict(member, x, lengths).epistemic for member in model.members]).mean(0)
+    assert bool((exact.epistemic >= alone - 1e-9).all())
+    steps = predict(model, x, lengths, per_step=True)
+    stream = Stream(model, streams=4)
+    for time in range(5):
+        p = stream.step(x[:, time])
+    assert torch.allclose(p.epistemic[0], exact.epistemic[0])
+    assert torch.allclose(steps.epistemic[torch.arange(4), lengths - 1], exact.epistemic)
+    assert predict(model, x, lengths, keep_samples=True).samples.shape == (3, 4, 2)

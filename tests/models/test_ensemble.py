@@ -19,6 +19,7 @@ from sttau import (
     SequenceRegressor,
     STTauGRU,
     VariationalDropoutLSTM,
+    calibrate,
     load,
     predict,
 )
@@ -343,3 +344,28 @@ def test_several_heads_are_trained_as_networks_of_their_own() -> None:
     assert not model.differs_in_heads
     for own, expected in zip(model.parameters(), apart.parameters(), strict=True):
         assert torch.equal(own, expected)
+
+
+@pytest.mark.parametrize("mode", ["soft", "exact"])
+def test_an_ensemble_may_have_many_members(mode: Any) -> None:
+    """Regression: the seed of the tenth member did not fit into 64 bits."""
+    model = DeepEnsemble.of(lambda: SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2), 12)
+    x = torch.randn(5, 4, 2)
+    fit(model, x, torch.arange(5) % 2, updates=1)
+    noises = model.member_noises(Noise.of(torch.arange(5), seed=7))
+    assert len({int(noise.seed) for noise in noises if noise is not None}) == 12
+    assert predict(model, x).mean.shape == (5, 2)
+
+
+@pytest.mark.parametrize("kind", [SequenceClassifier, SequenceRegressor])
+def test_a_calibrated_ensemble_that_shares_its_body_is_saved(kind: Any, tmp_path: Path) -> None:
+    """Regression: names of the decisions were taken for those of members."""
+    torch.manual_seed(0)
+    network = kind(STTauGRU(2, 4, 3), 2)
+    model = DeepEnsemble([network, with_own_head(network)])
+    assert model.differs_in_heads
+    x = torch.randn(30, 4, 2)
+    calibrate(model, x, torch.arange(30) % 2 if kind is SequenceClassifier else torch.randn(30, 2))
+    again = load(model.save(tmp_path / "model.safetensors"))
+    assert torch.equal(predict(again, x).mean, predict(model, x).mean)
+    assert torch.equal(predict(again, x).abstain, predict(model, x).abstain)

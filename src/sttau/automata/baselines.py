@@ -24,6 +24,7 @@ from sttau.data.dataset import SequenceDataset
 from sttau.engine import Noise, fingerprint
 from sttau.errors import AutomatonError
 from sttau.inference import predict
+from sttau.inference.chunks import in_eval_mode
 from sttau.languages import PA
 from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import SequenceClassifier
@@ -101,7 +102,7 @@ def visited_states(
     if model.resolve_mode(mode) in SAMPLED_MODES:
         noise = Noise.of(fingerprint(inputs, lengths), 1, seed, 0)
     with torch.no_grad():
-        hidden = model.hidden_states(inputs, lengths, noise=noise, mode=mode)[alive].double().numpy()
+        hidden = in_eval_mode(model).hidden_states(inputs, lengths, noise=noise, mode=mode)[alive].double().numpy()
     labels = predict(model, inputs, lengths, seed=seed, mode=mode, per_step=True).label == accept
     return VisitedStates(hidden, labels[alive].numpy(), alive, inputs, vocabulary, start)
 

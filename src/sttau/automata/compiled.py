@@ -25,6 +25,7 @@ from sttau.checks import check_lengths
 from sttau.errors import ModelFileError, reading
 from sttau.formats import Format
 from sttau.inference import Prediction, entropy
+from sttau.inference.chunks import in_eval_mode
 from sttau.languages import PA, Strings, encode_strings
 from sttau.models import DeepEnsemble, Predictor, SequenceClassifier
 
@@ -280,6 +281,7 @@ def compile(model: Predictor, vocabulary: Sequence[str] | None = None, *, start:
         return _side_by_side([compile(member, vocabulary, start=start) for member in model.members])
     if not isinstance(model, SequenceClassifier):
         raise TypeError(f"model must be a classifier, or an ensemble of classifiers, got {type(model).__name__}")
+    model = in_eval_mode(model)
     symbols = tuple(vocabulary if vocabulary is not None else model.vocabulary or ())
     if model.embedding is None:
         raise ValueError("model must have an embedding: only a finite alphabet can be compiled, not features")

@@ -10,6 +10,7 @@ from sttau.automata.extraction import ExtractedDFA
 from sttau.automata.value import AutomatonLike, as_pa
 from sttau.data.dataset import SequenceDataset
 from sttau.engine import Noise, fingerprint
+from sttau.inference.chunks import in_eval_mode
 from sttau.inference.predict import predict
 from sttau.layers import LayerMode
 from sttau.models import SequenceClassifier
@@ -123,7 +124,7 @@ def _gap(p: torch.Tensor, q: torch.Tensor) -> Gap:
 
 def _mixing(model: SequenceClassifier, data: SequenceDataset, seed: int) -> float:
     """E[1 − max α] over all steps, for one soft sample of each string."""
-    inputs, lengths = data.inputs.to(torch.int64), data.lengths
+    inputs, lengths, model = data.inputs.to(torch.int64), data.lengths, in_eval_mode(model)
     assert model.embedding is not None
     with torch.no_grad():
         alpha = model.finite_state_layer.transitions(

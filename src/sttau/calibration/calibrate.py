@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -13,10 +14,12 @@ from sttau.calibration.scaling import averaged_loss, check_logits
 from sttau.calibration.temperature_scaling import fit_temperature
 from sttau.conformal import label_scores, residual_scores
 from sttau.inference import Prediction, RegressionPrediction, predict
+from sttau.inference.chunks import in_eval_mode
 from sttau.inference.inputs import as_examples
-from sttau.inference.prediction import tie_breaks
+from sttau.inference.prediction import interval_scale, tie_breaks
 from sttau.metrics.nll import nll_terms
 from sttau.models import Decisions, Predictor, SequenceClassifier, SequenceModel
+from sttau.models.decisions import check_wanted
 
 _PRIOR_SCALE = 0.5  # half-width of log T before any data
 
@@ -65,22 +68,32 @@ def calibrate(
         >>> sttau.predict(model, x).abstain.sum().item()
         20
     """
+    coverage = 0.9 if risk is None and coverage is None else coverage
+    check_wanted(risk, coverage, classifies=model.task == "classification")
     inputs, wanted, valid = as_examples(model, data, targets, lengths)
     wanted = wanted.cpu()
-    model.decisions = None
-    if model.task == "classification":
-        members = [cast(SequenceClassifier, member) for member in model.members]
-        for member in members:
-            member.logit_temperature = 1.0
-        if temperature and not any(member.has_fixed_labels for member in members):
+    classifiers = [member for member in model.members if isinstance(member, SequenceClassifier)]
+    before = model.decisions, [member.logit_temperature for member in classifiers]
+    try:
+        model.decisions = None
+        _set_temperatures(classifiers, [1.0] * len(classifiers))
+        if temperature and classifiers and not any(member.has_fixed_labels for member in classifiers):
             fitted = _temperature(model, inputs, wanted, valid, samples, seed)
-            for member in members:
-                member.logit_temperature = fitted
-    decisions = decisions_for(predict(model, inputs, valid, samples, seed).cpu(), wanted)
+            _set_temperatures(classifiers, [fitted] * len(classifiers))
+        decisions = decisions_for(predict(model, inputs, valid, samples, seed).cpu(), wanted)
+        decisions.choose_abstention(risk=risk, coverage=coverage)
+        decisions.choose_ood(false_alarms)
+    except BaseException:  # the model is left as it was
+        model.decisions = before[0]
+        _set_temperatures(classifiers, before[1])
+        raise
     model.decisions = decisions.to(model.device)
-    model.set_abstention(risk=risk, coverage=0.9 if risk is None and coverage is None else coverage)
-    model.set_ood_threshold(false_alarms)
     return decisions
+
+
+def _set_temperatures(classifiers: Sequence[SequenceClassifier], temperatures: Sequence[float]) -> None:
+    for classifier, temperature in zip(classifiers, temperatures, strict=True):
+        classifier.logit_temperature = temperature
 
 
 def decisions_for(prediction: Prediction | RegressionPrediction, targets: Tensor) -> Decisions:
@@ -108,7 +121,7 @@ def decisions_for(prediction: Prediction | RegressionPrediction, targets: Tensor
         kept = {"adaptive": adaptive, "label": targets, "classes": mean.shape[1]}
     else:
         loss = (prediction.mean.to(torch.float64) - targets).square().mean(-1)
-        residual = residual_scores(prediction.mean, prediction.total.to(torch.float64).sqrt(), targets)
+        residual = residual_scores(prediction.mean, interval_scale(prediction.total.to(torch.float64)), targets)
         nonconformity, score = residual.amax(-1), prediction.epistemic.sqrt().mean(-1)
         kept = {"residual": residual}
     return Decisions.of(prediction.uncertainty, loss, nonconformity, score.to(torch.float64), **kept)
@@ -122,8 +135,9 @@ def _temperature(
     A few validation sequences that are all predicted correctly would otherwise be best explained by a temperature near
     0, and every later error would be infinitely surprising.
     """
-    if model.resolve_mode(None) == "exact" and isinstance(model, SequenceClassifier):
-        return _exact_temperature(model, inputs, labels, lengths)
+    if model.resolve_mode(None) == "exact":
+        members = [cast(SequenceClassifier, member) for member in in_eval_mode(model).members]
+        return _exact_temperature(members, inputs, labels, lengths)
     prediction = predict(model, inputs, lengths, samples, seed, keep_samples=True)
     logits = check_logits(to_logits(prediction).cpu())
 
@@ -139,10 +153,12 @@ def _prior(temperature: float, count: int) -> float:
 
 
 @torch.no_grad()
-def _exact_temperature(model: SequenceClassifier, inputs: Tensor, labels: Tensor, lengths: Tensor | None) -> float:
-    """The same for exact inference, whose samples are the states with their probabilities."""
-    pi = _last_distribution(model, inputs, lengths)
-    logits = model.state_logits().to(pi.dtype).cpu()
+def _exact_temperature(
+    members: Sequence[SequenceClassifier], inputs: Tensor, labels: Tensor, lengths: Tensor | None
+) -> float:
+    """The same for exact inference, whose samples are the states of all members with their probabilities."""
+    pi = torch.cat([_last_distribution(member, inputs, lengths) for member in members], dim=1) / len(members)
+    logits = torch.cat([member.state_logits().to(pi.dtype).cpu() for member in members])
 
     def loss(temperature: float) -> float:
         p = pi @ (logits / temperature).softmax(-1)

@@ -38,8 +38,7 @@ class Draws:
 
     def for_member(self, shift: int) -> Draws:
         """Return the draws of another member of an ensemble, whose seed is that many larger."""
-        wrapped = (shift + 2**63) % 2**64 - 2**63
-        return self if shift == 0 else replace(self, seed=self.seed + self.graph.constant(wrapped, "int64"))
+        return self if shift == 0 else replace(self, seed=self.seed + self.graph.constant(shift, "int64"))
 
     def uniform(self, steps: Value, layer: int, size: int) -> Value:
         """Return (steps, samples, batch, size) values between 0 and 1.

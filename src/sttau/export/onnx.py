@@ -18,7 +18,7 @@ from sttau.files import write_atomically
 from sttau.inference.chunks import in_eval_mode
 from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import Predictor, Preprocessing, SequenceClassifier, SequenceModel, SequenceRegressor
-from sttau.models.ensemble import SEED_STRIDE
+from sttau.models.ensemble import seed_offset
 
 _TINY = float(torch.finfo(torch.float32).tiny)
 
@@ -79,7 +79,7 @@ def to_onnx(
         draws = Draws(g, seed, g.range(count), ids)
     parts = []
     for number, member in enumerate(model.members):
-        own = None if draws is None else draws.for_member(number * SEED_STRIDE)
+        own = None if draws is None else draws.for_member(seed_offset(number))
         parts.append(_member(g, member, inputs, lengths, own, resolved, alone=len(model.members) == 1))
     if len(parts) == 1 and resolved == "exact":
         fields = parts[0]
@@ -120,15 +120,15 @@ def _member(
 
 
 def _exact(g: Graph, model: SequenceModel, pi: Value, alone: bool) -> dict[str, Value]:
-    """The fields of exact inference, from the distribution of the state; those of one sample within an ensemble."""
+    """The fields of exact inference, from the distribution of the state; with an axis of members in an ensemble."""
     if isinstance(model, SequenceClassifier):
         outcome = model.state_logits().exp()
         mean = pi @ g.constant(outcome)
-        if not alone:
-            return {"p": g.unsqueeze(mean, 0)}
         entropy = torch.special.entr(outcome).sum(-1) / math.log(2)
         aleatoric = g.squeeze(pi @ g.constant(entropy[:, None]), 1)
-        return _uncertainty(g, mean, aleatoric)
+        if alone:
+            return _uncertainty(g, mean, aleatoric)
+        return {"p": g.unsqueeze(mean, 0), "aleatoric": g.unsqueeze(aleatoric, 0)}
     state_mean, state_noise = cast(SequenceRegressor, model).state_outputs()
     mean = pi @ g.constant(state_mean)
     apart = g.constant(state_mean) - g.unsqueeze(mean, 1)  # (batch, k, outputs)
@@ -136,18 +136,19 @@ def _exact(g: Graph, model: SequenceModel, pi: Value, alone: bool) -> dict[str, 
     noise = mean * 0.0 if state_noise is None else pi @ g.constant(state_noise)
     if alone:
         return {"mean": mean, "aleatoric": noise, "epistemic": spread}
-    own = noise if state_noise is None else noise + spread
-    return {"mean": g.unsqueeze(mean, 0), "noise": g.unsqueeze(own, 0)}
+    return {name: g.unsqueeze(value, 0) for name, value in (("mean", mean), ("noise", noise), ("spread", spread))}
 
 
 def _summary(g: Graph, outputs: dict[str, Value], model: Predictor) -> dict[str, Value]:
     """The fields of a prediction, from (samples, batch, ·)."""
     if model.task == "classification":
         p = outputs["p"]
-        return _uncertainty(g, g.mean(p, 0), g.mean(_entropy(g, p), 0))
+        aleatoric = outputs["aleatoric"] if "aleatoric" in outputs else _entropy(g, p)
+        return _uncertainty(g, g.mean(p, 0), g.mean(aleatoric, 0))
     mean = g.mean(outputs["mean"], 0)
     apart = outputs["mean"] - mean
-    return {"mean": mean, "aleatoric": g.mean(outputs["noise"], 0), "epistemic": g.mean(apart * apart, 0)}
+    epistemic = apart * apart + outputs["spread"] if "spread" in outputs else apart * apart
+    return {"mean": mean, "aleatoric": g.mean(outputs["noise"], 0), "epistemic": g.mean(epistemic, 0)}
 
 
 def _uncertainty(g: Graph, mean: Value, aleatoric: Value) -> dict[str, Value]:

@@ -12,7 +12,14 @@ from sttau.engine import fingerprint
 from sttau.inference.chunks import chunks, in_eval_mode, noises
 from sttau.inference.inputs import as_inputs
 from sttau.inference.prediction import Prediction, RegressionPrediction
-from sttau.inference.summary import join, repeat_last_steps, summarize, summarize_paths
+from sttau.inference.summary import (
+    join,
+    repeat_last_steps,
+    summarize,
+    summarize_members,
+    summarize_paths,
+    summarize_states,
+)
 from sttau.layers import SAMPLED_MODES, LayerMode
 from sttau.models import Predictor, SequenceClassifier, SequenceModel, SequenceRegressor
 
@@ -127,6 +134,12 @@ def predict(
             own = fingerprint(x, length) if given is None else given[chunk.rows.to(given.device)].to(model.device)
             if mode == "exact" and isinstance(model, SequenceModel):
                 part = summarize_paths(model, x, length, per_step)
+            elif mode == "exact":
+                members = [
+                    summarize_states(member, member.state_distributions(x, length, per_step=per_step))
+                    for member in model.members
+                ]
+                part = summarize_members(members, keep_samples)
             else:
                 at_once = max(1, chunk.size // len(chunk.rows))
                 outputs = [

@@ -261,7 +261,7 @@ class RegressionPrediction(_Batch):
         """Return lower and upper ends, each (batch, outputs), of intervals that hold the target with this probability.
 
         Split conformal prediction with the error in standard deviations as score; the level holds on average over
-        sequences from the source of the validation data.
+        sequences from the source of the validation data. Without a predicted variance, all intervals have one width.
 
         Args:
             level: Probability that an interval holds the target.
@@ -270,7 +270,7 @@ class RegressionPrediction(_Batch):
         """
         decisions = self._calibrated("interval")
         width = decisions.quantile(level) if together else decisions.output_quantiles(level).to(self.mean)
-        reach = width * self.total.sqrt()
+        reach = width * interval_scale(self.total)
         return self.mean - reach, self.mean + reach
 
     def mixture(self) -> tuple[Tensor, Tensor]:
@@ -300,6 +300,16 @@ class RegressionPrediction(_Batch):
             for place in range(outputs)
             for name in ("mean", "total", "aleatoric", "epistemic")
         }
+
+
+def interval_scale(variance: Tensor) -> Tensor:
+    """Return the widths that intervals are proportional to: standard deviations; 1 where a model predicts none.
+
+    Example:
+        >>> interval_scale(torch.tensor([4.0, 0.0]))
+        tensor([2., 1.])
+    """
+    return torch.where(variance > 0, variance.sqrt(), 1.0)
 
 
 def tie_breaks(probabilities: Tensor) -> Tensor:

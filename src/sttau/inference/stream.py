@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sttau.checks import as_tensor
+from sttau.checks import as_integer, as_tensor
 from sttau.engine import Noise
 from sttau.inference.chunks import in_eval_mode
 from sttau.inference.prediction import Prediction, RegressionPrediction
-from sttau.inference.summary import join, summarize, summarize_states
+from sttau.inference.summary import join, summarize, summarize_members, summarize_states
 from sttau.layers import SAMPLED_MODES, LayerMode, LayerState
 from sttau.models import Observed, Predictor, SequenceModel
 from sttau.models.steps import separate_draws
@@ -65,8 +65,11 @@ class Stream:
         *,
         ids: Any = None,
     ) -> None:
-        if streams < 1:
-            raise ValueError(f"streams must be at least 1, got {streams}")
+        streams, samples, seed = (
+            as_integer("streams", streams, 1),
+            as_integer("samples", samples, 1),
+            as_integer("seed", seed),
+        )
         if model.members[0].layer.bidirectional:
             raise ValueError("a stream needs a layer that reads in one direction: the other has seen the future")
         self.model, self.streams = in_eval_mode(model), streams
@@ -98,8 +101,9 @@ class Stream:
                 texts also one word, or a list of words, of its vocabulary.
         """
         x = self._check(element)
-        if self.mode == "exact" and isinstance(self.model, SequenceModel):
-            part = summarize_states(self.model, self._advance_exact(self._members[0], x))
+        if self.mode == "exact":
+            parts = [summarize_states(member.model, self._advance_exact(member, x)) for member in self._members]
+            part = parts[0] if len(parts) == 1 else summarize_members(parts)
         else:
             noises = self.model.member_noises(self._noise)
             outputs = [self._advance(*pair) for pair in zip(self._members, [x] * len(noises), noises, strict=True)]
@@ -150,8 +154,6 @@ class Stream:
     def _advance(self, member: _Member, x: Tensor, noise: Noise | None) -> Any:
         """The output of a network after this element, (samples · streams) rows."""
         model = member.model
-        if self.mode == "exact":
-            return model.output_of_states(self._advance_exact(member, x))
         patch = self._patch(member, x)
         noise = None if noise is None or self.mode == "deterministic" else noise
         noise = None if noise is None else replace(noise, first_step=self.steps // model.patch_size)

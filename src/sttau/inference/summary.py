@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -80,6 +81,31 @@ def summarize_states(model: SequenceModel, pi: Tensor) -> dict[str, Tensor]:
         "total": entropy(p),
         "aleatoric": pi @ entropy(outcome),
     }
+
+
+def summarize_members(parts: Sequence[dict[str, Tensor]], keep: bool = False) -> dict[str, Tensor]:
+    """Combine the fields of the members of an ensemble in exact mode: those of the mixture of all their states.
+
+    Example:
+        >>> one, other = ({"mean": torch.tensor([[m]]), "epistemic": torch.ones(1, 1)} for m in (0.0, 2.0))
+        >>> summarize_members([one, other])  # the mean variance of the members, and the variance of their means
+        {'mean': tensor([[1.]]), 'epistemic': tensor([[2.]])}
+    """
+    found = {name: torch.stack([part[name] for part in parts], -1).mean(-1) for name in parts[0]}
+    means = torch.stack([part["mean"] for part in parts], -1)
+    spread = "variance" if "variance" in found else "epistemic"
+    found[spread] = found[spread] + means.var(-1, correction=0)
+    if "total" in found:
+        found["total"] = entropy(found["mean"])
+    if not keep:
+        return found
+    noise = {} if "variance" in found else {"sample_variance": torch.stack([_noise_of(part) for part in parts], 1)}
+    return found | {"samples": means.movedim(-1, 1)} | noise
+
+
+def _noise_of(part: dict[str, Tensor]) -> Tensor:
+    """The variance of a member of an ensemble of regressors: of its noise and of its states."""
+    return part["aleatoric"] + part["epistemic"]
 
 
 def _variance(pi: Tensor, values: Tensor, mean: Tensor) -> Tensor:

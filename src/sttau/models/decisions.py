@@ -47,6 +47,18 @@ class Threshold:
                 raise TypeError(f"{name} of a threshold must be a number, got {value!r}")
 
 
+def check_wanted(risk: float | None, coverage: float | None, *, classifies: bool) -> float:
+    """Return the wanted risk or coverage, of which one must be given; a regressor has no risk."""
+    wanted = risk if risk is not None else coverage
+    if wanted is None or (risk is not None and coverage is not None):
+        raise ValueError("give either risk or coverage")
+    if not 0 < wanted <= 1:
+        raise ValueError(f"{'risk' if risk is not None else 'coverage'} must be in (0, 1], got {wanted}")
+    if risk is not None and not classifies:
+        raise ValueError("risk is an error rate, which a regressor does not have; give a coverage")
+    return wanted
+
+
 class Decisions(nn.Module):
     """Summary of predictions of validation data, with the thresholds chosen on it; saved with the model.
 
@@ -153,12 +165,7 @@ class Decisions(nn.Module):
             coverage: Share of predictions that is accepted.
             confidence: Confidence of the bound.
         """
-        if (risk is None) == (coverage is None):
-            raise ValueError("give either risk or coverage")
-        wanted = risk if risk is not None else coverage
-        assert wanted is not None
-        if not 0 < wanted <= 1:
-            raise ValueError(f"{'risk' if risk is not None else 'coverage'} must be in (0, 1], got {wanted}")
+        wanted = check_wanted(risk, coverage, classifies=self._counts_errors)
         check_level("confidence", confidence, 0.95)
         doubt, order = self.uncertainty.cpu().sort(stable=True)
         lost = self.loss.cpu()[order].cumsum(0)
@@ -168,8 +175,6 @@ class Decisions(nn.Module):
             kept = next(end for end in ends if end >= coverage * len(doubt) - 1e-9)
             self.abstention = self._threshold(doubt, lost, kept, "coverage", coverage, confidence, confidence)
             return self.abstention
-        if not self._counts_errors:
-            raise ValueError("risk is an error rate, which a regressor does not have; give a coverage")
         each = 1 - (1 - confidence) / max(1, math.ceil(math.log2(len(ends) + 1)))
         ends = [end for end in ends if clopper_pearson(0, end, each) <= wanted]  # fewer cannot show that risk
         low, high = 0, len(ends)  # the first ``low`` are within the risk; at most ``high`` may be

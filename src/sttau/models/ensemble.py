@@ -23,7 +23,7 @@ from sttau.models.regressor import Gaussian
 from sttau.seeds import seeded
 
 Model = TypeVar("Model", bound=SequenceModel)
-SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
+_SEED_STRIDE = 0x1E3779B97F4A7C15  # between the noise seeds of two members
 
 
 #: One weight of the joint loss, or those at the beginning and at the end of training.
@@ -221,7 +221,7 @@ class DeepEnsemble(Predictor):
     def member_noises(self, noise: Noise | None) -> list[Noise | None]:
         """Return the noise of each member, with seeds far apart; the first keeps the given one."""
         return [
-            None if noise is None else replace(noise, seed=noise.seed + number * SEED_STRIDE)
+            None if noise is None else replace(noise, seed=noise.seed + seed_offset(number))
             for number in range(len(self.networks))
         ]
 
@@ -243,10 +243,20 @@ class DeepEnsemble(Predictor):
         if self.differs_in_heads:
             body = tuple(f"{name}." for name in _body(self.members[0]))
             for name in list(weights):
-                _, number, rest = name.split(".", 2)
-                if number != "0" and rest.startswith(body):
+                part, *place = name.split(".", 2)
+                if part == "networks" and place[0] != "0" and place[1].startswith(body):
                     del weights[name]
         return weights
+
+
+def seed_offset(member: int) -> int:
+    """How much larger the seed of a member is than that of the first, as a number of 64 bits with a sign.
+
+    Example:
+        >>> seed_offset(0), seed_offset(9) < 0
+        (0, False)
+    """
+    return (member * _SEED_STRIDE + 2**63) % 2**64 - 2**63
 
 
 def with_own_head(model: Model) -> Model:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from sttau.inference.chunks import in_eval_mode
 from sttau.models import SequenceClassifier
 
 #: ``categorical`` is the distribution of hard sampling, which τ does not change; ``relaxed mean`` the mean of α at the
@@ -49,6 +50,7 @@ def read_table(
     model: SequenceClassifier, vocabulary: Sequence[str] | None, start: str, accept: int, table: Table, seed: int
 ) -> TransitionTable:
     """Check the arguments of an extraction and return the transitions of every state and symbol."""
+    model = in_eval_mode(model)
     vocabulary = model.vocabulary if vocabulary is None else tuple(vocabulary)
     if vocabulary is None:
         raise ValueError("vocabulary is needed: the model has none (call model.set_metadata(data) before saving it)")

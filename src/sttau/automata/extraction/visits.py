@@ -9,6 +9,7 @@ from torch import Tensor
 from sttau.automata.extraction.table import TransitionTable, relaxed_draws
 from sttau.data.dataset import SequenceDataset
 from sttau.engine import Noise, fingerprint
+from sttau.inference.chunks import in_eval_mode
 from sttau.layers import FiniteStateRNN
 from sttau.models import SequenceClassifier
 from sttau.padding import valid_steps
@@ -34,6 +35,7 @@ def visits_of_data(
     For the relaxed table, also return the variance over visits of the mean share of α that moves into each group:
     (symbols, groups, groups). A visit then counts for the state with the largest share of α.
     """
+    model = in_eval_mode(model)
     lengths = model.check_inputs(data.inputs, data.lengths)
     assert lengths is not None
     inputs = data.inputs.to(torch.int64)
