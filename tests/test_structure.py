@@ -73,7 +73,6 @@ COVERED = {
     "metrics/statistics/evaluation.py": "metrics/statistics/test_intervals.py",
     "report/quickstart_figures.py": "report/test_html.py",
     "plotting/reliability.py": "report/test_html.py",
-    "training/graph.py": "gpu/test_training.py",
     "training/streams.py": "gpu/test_training.py",
     "training/stacking.py": "training/test_many.py",
     "training/checkpoints.py": "training/test_resume.py",

@@ -31,7 +31,8 @@ def as_tensor(name: str, value: Any) -> Tensor:
 
 def _array(value: Any) -> Any:
     """A Series or a data frame as an array: PyTorch would read it like a list, by its index."""
-    return np.array(value) if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic) else value
+    known = isinstance(value, Tensor | np.ndarray | np.generic)
+    return np.asarray(value).copy() if hasattr(value, "__array__") and not known else value
 
 
 def as_integer(name: str, value: Any, at_least: int | None = None) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -54,3 +55,10 @@ def test_wrong_lines_are_named(text: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "strings.txt").write_text(text, "utf-8")
     with pytest.raises(DataError, match=problem):
         read_strings(tmp_path / "strings.txt")
+
+
+@pytest.mark.parametrize("labels", [[1, 0], [[1], [0], [1]], [0.2, 1.0, 5.0]])
+def test_labels_are_0_or_1_for_each_string(labels: Any) -> None:
+    """Regression: fewer labels gave a shorter data set, and other values were rounded."""
+    with pytest.raises(ValueError, match="labels must be 0 or 1, one for each of the 3 strings"):
+        as_dataset(["0", "1", "00"], labels, "01")

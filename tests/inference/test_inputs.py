@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import nn
 
 from sttau import SequenceClassifier, STTauGRU, predict
 from sttau.data import SequenceDataset, encode, load
+from sttau.errors import DataError
 from sttau.inference.inputs import as_examples, as_inputs
 from tests.inference.small_models import DOUBLE
 
@@ -116,3 +118,29 @@ def test_arrays_and_lists_are_read_as_tensors_are(mode: Any, dtype: torch.dtype)
         (x.tolist(), [4, 2, 1]),
     ):
         assert torch.equal(predict(model, inputs, lengths, mode=mode).mean, want)
+
+
+def test_data_with_other_names_than_those_of_training_is_refused() -> None:
+    """Regression: columns in another order, or classes with other numbers, were read as if they were the same."""
+    model = SequenceClassifier(nn.LSTM(2, 4), 3)
+    x, lengths, y = torch.randn(4, 5, 2), torch.full((4,), 5), torch.tensor([0, 1, 2, 0])
+    own = SequenceDataset("own", "train", x, lengths, y, ("a", "b", "c"), "made up", feature_names=("u", "v"))
+    model.set_metadata(own)
+    as_examples(model, own)
+    as_examples(model, replace(own, class_names=("a", "b", "c")[:2], labels=y.clamp(max=1)))
+    as_examples(model, replace(own, class_names=("0", "1", "2"), feature_names=()))
+    swapped = replace(own, feature_names=("v", "u"))
+    for read in (as_inputs, as_examples):
+        with pytest.raises(DataError, match=r"own has features v, u, .* was trained on u, v\. Read.*like=model"):
+            read(model, swapped)
+    fewer = replace(own, class_names=("a", "c"), labels=y.clamp(max=1))
+    as_inputs(model, fewer)  # labels are not read
+    with pytest.raises(DataError, match=r"own has other classes .* number 1 is 'c', and was 'b'"):
+        as_examples(model, fewer)
+    more = replace(own, class_names=("a", "b", "c", "d"))
+    with pytest.raises(DataError, match="number 3 is 'd', and was nothing"):
+        as_examples(model, more)
+    reader = strings()
+    reader.set_metadata(load("tomita1", "train"))
+    with pytest.raises(DataError, match="other tokens than the model was trained on: number 1 is '1', and was '0'"):
+        predict(reader, replace(load("tomita1", "test"), vocabulary=("^", "1", "0")))

@@ -119,6 +119,10 @@ def test_bad_arguments_are_named() -> None:
     model = make(LAYERS["lstm"], missing="error")
     with pytest.raises(ValueError, match="streams must be at least 1"):
         Stream(model, 0)
+    with pytest.raises(ValueError, match="samples must be at least 1"):
+        Stream(model, samples=0)
+    with pytest.raises(ValueError, match="seed must be an integer"):
+        Stream(model, seed=1.9)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ids must be 2 integers"):
         Stream(model, 2, ids=[1, 2, 3])
     with pytest.raises(ValueError, match="one row for each of the 3 streams, got 2"):
@@ -131,3 +135,14 @@ def test_bad_arguments_are_named() -> None:
     halves = SequenceClassifier(STTauLSTM(2, 4, num_states=4), 2, head="halves")
     with pytest.raises(ValueError, match="needs mode='exact'"):
         Stream(halves)
+
+
+@pytest.mark.parametrize("other", [{"streams": 2, "samples": 20}, {"seed": 1}, {"ids": [3, 2, 1, 0]}, {"mode": "hard"}])
+def test_a_state_of_a_stream_with_other_arguments_is_refused(other: dict[str, Any]) -> None:
+    """Regression: four streams of ten samples were continued as two of twenty."""
+    model = make(LAYERS["st-tau lstm"])
+    given: dict[str, Any] = {"streams": 4, "samples": 10}
+    stream = Stream(model, **given)
+    stream.step(torch.zeros(4, 2))
+    with pytest.raises(ValueError, match="of a stream with other arguments: streams, samples, seed, ids or mode"):
+        Stream(model, **(given | other)).load_state_dict(stream.state_dict())

@@ -99,6 +99,9 @@ def test_two_seeds_make_two_policies_and_leave_the_global_generator_alone() -> N
         (lambda: make_policy("lstm", TASK, settings={"num_layers": 2}), "one unidirectional layer"),
         (lambda: SequenceClassifier(STTauLSTM(4, 8, 2, mode="hard"), 2, head="halves"), 'mode="soft"'),
         (lambda: make_policy("lstm", TASK).double(), "on the CPU in float32, but this one is torch.float64"),
+        (lambda: make_policy("head-dropout", TASK), "HeadDropoutLSTM cannot be evaluated step by step; choose lstm"),
+        (lambda: make_policy("min-gru", TASK), "MinGRU cannot be evaluated step by step"),
+        (lambda: make_policy("sp-gru", TASK), "SamplingFreeGRU cannot be evaluated step by step"),
         (lambda: make_policy("svm", TASK), "method must be one of lstm, .*, got 'svm'"),
     ],
 )

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from sttau import SequenceClassifier, STTauGRU
 from sttau.engine import Noise
+from sttau.errors import CheckpointError
 from sttau.training import DivergedError, Update, fit, run, validation
 from tests.training.small_runs import signs, weights_of
 
@@ -126,3 +130,22 @@ def test_a_loss_that_is_found_spoilt_later_names_the_first_update(monkeypatch: p
         model.head.bias[0] = float("nan")
     with pytest.raises(DivergedError, match=r"nan at update 1 of 20;.* 5 updates have been made with it"):
         fit(model, x, y, updates=20)
+
+
+def test_a_run_is_not_resumed_with_other_validation_data_or_weights_of_the_loss(tmp_path: Path) -> None:
+    """Regression: neither was noticed, and the results of the first run were returned."""
+    x, y = torch.randn(40, 4, 2), torch.arange(40) % 2
+
+    def train(validation: Any, **options: Any) -> list[Update]:
+        torch.manual_seed(0)
+        model = SequenceClassifier(nn.LSTM(2, 4), 2)
+        return fit(model, x[:20], y[:20], validation=validation, updates=4, folder=tmp_path, **options)
+
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0]), reduction="none")
+    log = train((x[20:], y[20:]), loss=loss)
+    assert train((x[20:], y[20:]), loss=loss) == log
+    with pytest.raises(CheckpointError, match="validation data was 20 sequences"):
+        train((x[20:], 1 - y[20:]), loss=loss)
+    other = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0]), reduction="none")
+    with pytest.raises(CheckpointError, match="loss was CrossEntropyLoss"):
+        train((x[20:], y[20:]), loss=other)

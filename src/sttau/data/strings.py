@@ -34,7 +34,7 @@ def as_dataset(
 
     Args:
         strings: Strings whose characters are symbols.
-        labels: (strings,) whether each string is accepted.
+        labels: (strings,) whether each string is accepted: 0 and 1, or False and True.
         alphabet: Symbols, each one character.
         name: Name of the data set.
         split: Name of the split.
@@ -51,13 +51,19 @@ def as_dataset(
     if START in symbols:
         raise ValueError(f"the symbol {START!r} is the start token; use another symbol in the alphabet")
     ids, lengths = encode_strings(strings, symbols)
+    given = torch.as_tensor(labels)
+    if tuple(given.shape) != (len(ids),) or not bool(((given == 0) | (given == 1)).all()):
+        raise ValueError(
+            f"labels must be 0 or 1, one for each of the {len(ids)} strings, got shape {tuple(given.shape)}"
+            + (f" with {sorted(set(given.flatten().tolist()))[:10]}" if given.dim() else "")
+        )
     inputs = torch.cat([torch.zeros(len(ids), 1, dtype=torch.int64), clear_padding(ids + 1, lengths)], dim=1)
     return SequenceDataset(
         name=name,
         split=split,
         inputs=inputs,
         lengths=lengths + 1,
-        labels=torch.as_tensor(labels).to(torch.int64),
+        labels=given.to(torch.int64),
         class_names=("reject", "accept"),
         vocabulary=(START, *symbols),
         provenance=provenance,

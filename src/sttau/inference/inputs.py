@@ -11,6 +11,7 @@ from torch import Tensor
 from sttau.checks import as_tensor
 from sttau.data import SequenceDataset, encode
 from sttau.data.arrays import warn_padding
+from sttau.errors import DataError
 from sttau.models import Predictor
 
 
@@ -29,6 +30,9 @@ class Examples(NamedTuple):
     lengths: Tensor | None
 
 
+_REMEDY = "Read the data with like=model (sttau.data.read); to train on other data, call model.set_metadata(data) first"
+
+
 def as_inputs(model: Predictor, data: Any, lengths: Any = None) -> Inputs:
     """Return the batch a model reads.
 
@@ -41,6 +45,7 @@ def as_inputs(model: Predictor, data: Any, lengths: Any = None) -> Inputs:
     if isinstance(data, SequenceDataset):
         if lengths is not None:
             raise ValueError("lengths are part of a SequenceDataset; do not pass them a second time")
+        _check_names(model, data)
         data, lengths = data.inputs, data.lengths
     elif isinstance(data, str) or (_is_list(data) and data and all(isinstance(text, str) for text in data)):
         if not model.reads_tokens:
@@ -74,6 +79,8 @@ def as_examples(model: Predictor, data: Any, targets: Any = None, lengths: Any =
     if isinstance(data, SequenceDataset):
         if targets is not None or lengths is not None:
             raise ValueError("targets and lengths are part of a SequenceDataset; do not pass them a second time")
+        _check_names(model, data)
+        _check_places(model, data, "classes", data.class_names, model.class_names)
         data, targets, lengths = data.inputs, data.labels, data.lengths
     elif isinstance(data, tuple) and targets is None and len(data) in (2, 3):
         data, targets, lengths = (*data, None)[:3]
@@ -84,6 +91,29 @@ def as_examples(model: Predictor, data: Any, targets: Any = None, lengths: Any =
         warn_padding(inputs)
     lengths = model.check_inputs(inputs, None if lengths is None else as_tensor("lengths", lengths))
     return Examples(inputs, model.check_targets(as_tensor("targets", targets), len(inputs)), lengths)
+
+
+def _check_names(model: Predictor, data: SequenceDataset) -> None:
+    """Raise where features or tokens have other names than those that the model was trained on."""
+    if data.feature_names and model.feature_names and data.feature_names != model.feature_names:
+        raise DataError(
+            f"{data.name} has features {', '.join(data.feature_names)}, but the model was trained on "
+            f"{', '.join(model.feature_names)}. {_REMEDY}"
+        )
+    _check_places(model, data, "tokens", data.vocabulary or (), model.vocabulary or ())
+
+
+def _check_places(model: Predictor, data: SequenceDataset, what: str, own: Sequence[str], known: Sequence[str]) -> None:
+    """Raise where numbers do not stand for the same names; data may lack the last ones, or have numbers as names."""
+    numbers = tuple(map(str, range(max(len(own), len(known)))))
+    if any(tuple(names) == numbers[: len(names)] for names in (own, known)) or tuple(known[: len(own)]) == tuple(own):
+        return
+    place = next((n for n, (one, other) in enumerate(zip(own, known, strict=False)) if one != other), len(known))
+    before = repr(known[place]) if place < len(known) else "nothing"
+    raise DataError(
+        f"{data.name} has other {what} than the model was trained on: number {place} is {own[place]!r}, and was "
+        f"{before}. {_REMEDY}"
+    )
 
 
 def _is_list(data: Any) -> bool:

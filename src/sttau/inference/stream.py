@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -181,7 +181,7 @@ class Stream:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what the streams remember, as tensors; :meth:`load_state_dict` continues from it."""
-        tensors = {"steps": torch.tensor(self.steps)}
+        tensors = {"steps": torch.tensor(self.steps), "noise": self._identity()}
         for place, member in enumerate(self._members):
             named: dict[str, Tensor | None] = {"distribution": member.distribution, "patch": member.patch}
             for number, state in enumerate(member.states):
@@ -190,8 +190,15 @@ class Stream:
             tensors |= {f"{place}.{name}": value.clone() for name, value in named.items() if value is not None}
         return tensors
 
+    def _identity(self) -> Tensor:
+        """What the draws depend on, and the mode, as integers."""
+        mode, noise = get_args(LayerMode).index(self.mode), self._noise
+        return torch.cat([torch.tensor([mode]), noise.seed.view(1).cpu(), noise.sample.cpu(), noise.sequence.cpu()])
+
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         """Continue from what :meth:`state_dict` returned, of a stream with the same model and arguments."""
+        if "noise" in tensors and not torch.equal(tensors["noise"].cpu(), self._identity()):
+            raise ValueError("the state is of a stream with other arguments: streams, samples, seed, ids or mode")
         self.reset()
         self.steps = int(tensors["steps"])
         for place, member in enumerate(self._members):

@@ -11,6 +11,7 @@ same noise, so both give the same π_t.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
@@ -21,7 +22,8 @@ from sttau.data import Described, Schema
 from sttau.engine import Mode, Noise
 from sttau.engine.recurrence.reference import gru_cell, lstm_cell, transition
 from sttau.errors import ModelFileError
-from sttau.methods import Method, find_method
+from sttau.layers import BayesLSTM, FiniteStateRNN, HeadDropoutLSTM, TorchRNN, VariationalDropoutLSTM
+from sttau.methods import METHODS, find_method
 from sttau.models import SequenceClassifier
 from sttau.rl.environments import Task
 from sttau.seeds import seeded
@@ -31,6 +33,8 @@ from sttau.seeds import seeded
 #: still explores, and a greedy LSTM does not.
 Choice = Literal["sampling", "greedy"]
 
+#: Layers of which a step is the LSTM or GRU cell that :class:`Player` computes.
+_EVALUATED = (TorchRNN, BayesLSTM, VariationalDropoutLSTM, FiniteStateRNN)
 _NOISE_SAMPLES = 64  # samples of the step's own noise, for the distribution of an action
 
 
@@ -53,9 +57,9 @@ def make_policy(
         >>> policy.feature_names, policy.class_names, policy.layer.num_states
         (('position', 'angle'), ('left', 'right'), 2)
     """
-    record, make_layer = _layer_of(method)
+    make_layer = _layer_of(method)
     actions, options = len(task.actions), dict(settings or {})
-    if record.sampling == "states":
+    if "num_states" in signature(make_layer).parameters:
         options = {"num_states": actions} | options
     with seeded(seed, cpu_only=True):
         layer = make_layer(len(task.observations), hidden_size, **options)
@@ -65,13 +69,14 @@ def make_policy(
     return policy
 
 
-def _layer_of(method: str) -> tuple[Method, Callable[..., nn.Module]]:
-    """Record of a method, and the constructor of its layer or of its GRU form."""
-    name, cell = (method.removesuffix("-gru"), "gru") if method.endswith("-gru") else (method, None)
+def _layer_of(method: str) -> Callable[..., nn.Module]:
+    """The constructor of the layer of a method, or of its GRU form."""
+    other_form = method.endswith("-gru") and method not in METHODS
+    name, cell = (method.removesuffix("-gru"), "gru") if other_form else (method, None)
     record = find_method(name)
     if record.sampling == "members" or (cell is not None and cell not in record.layers):
         raise ValueError(f"method {method!r} is not one network with such a cell; choose for instance lstm or st-tau")
-    return record, record.layers[cell or next(iter(record.layers))]
+    return record.layers[cell or next(iter(record.layers))]
 
 
 class _Names(NamedTuple):
@@ -129,6 +134,11 @@ def check_policy(policy: SequenceClassifier, task: Task) -> None:
         raise ValueError(f"a policy must be on the CPU in float32, but this one is {policy.dtype} on {policy.device}")
     if policy.embedding is not None or layer.num_layers > 1 or layer.bidirectional or policy.dropout:
         raise ValueError("a policy needs one unidirectional layer over features, with dropout=0")
+    if not isinstance(layer, _EVALUATED) or isinstance(layer, HeadDropoutLSTM):
+        raise ValueError(
+            f"a policy of {layer.kind} cannot be evaluated step by step; choose lstm, bayes, dropout, "
+            "state-regularized or st-tau"
+        )
     finite = None if layer.num_states is None else policy.finite_state_layer
     if finite is not None and (finite.mode not in ("soft", "deterministic") or finite.readout != "state"):
         raise ValueError('an ST-τ policy needs mode="soft" or "deterministic", and readout="state"')

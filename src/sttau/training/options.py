@@ -284,4 +284,7 @@ def plain_value(value: Any) -> Any:
         return str(value)
     if not callable(value):
         return value
-    return repr(value) if isinstance(value, nn.Module) else getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, nn.Module):
+        weights = [f"{name}: {plain_value(weight)}" for name, weight in value.state_dict().items()]
+        return f"{value!r} with {', '.join(weights)}" if weights else repr(value)
+    return getattr(value, "__name__", type(value).__name__)

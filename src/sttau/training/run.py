@@ -26,6 +26,7 @@ from sttau.training.interruption import Interrupted
 from sttau.training.log import Callback, JsonLines, Update, read_log
 from sttau.training.options import TrainOptions
 from sttau.training.state import TrainState
+from sttau.training.validation import Measure
 
 #: Returns the value to monitor, or several by name.
 Validation = Callable[[], float | Mapping[str, float]]
@@ -253,16 +254,17 @@ class Run:
 
     def describe(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None) -> None:
         """Record what a resumed run must have in common with the interrupted one."""
-        whole = hashlib.sha256()
-        for tensor in (inputs, targets, lengths):
-            if tensor is not None:
-                whole.update(_digest(tensor))
+        measure = self.validation
+        validated = None
+        if isinstance(measure, Measure):
+            validated = _describe_data(measure.inputs, measure.targets, measure.lengths)
         model, optimizer = self.state.model, self.state.optimizer
         named = ("lr", "weight_decay", "capturable", "fused")  # the first two are among the options
         options = [f"{name} {value}" for name, value in optimizer.defaults.items() if name not in named]
         self.description = self.options.describe(self.validation is not None) | {
             "optimizer": f"{type(optimizer).__name__} with {', '.join(options)}",
-            "data": f"{len(inputs)} sequences with SHA-256 {whole.hexdigest()[:16]}",
+            "data": _describe_data(inputs, targets, lengths),
+            "validation data": validated,
             **_describe_model(model),
         }
 
@@ -298,12 +300,22 @@ class Run:
         now = self.description
         if not any(name.startswith("model") for name in before):  # version 1 recorded its repr
             now = {name: value for name, value in now.items() if not name.startswith("model")}
+        if "validation data" not in before:  # not recorded before
+            now = {name: value for name, value in now.items() if name != "validation data"}
         check_same_settings(self.folder, "run", before, now)
 
     def _checkpoint_message(self) -> str:
         if self.checkpoint is None:
             return "There is no checkpoint" + (" yet." if self.folder else ": pass folder= to have one.")
         return f"The last checkpoint is {self.checkpoint}."
+
+
+def _describe_data(inputs: Tensor, targets: Tensor, lengths: Tensor | None) -> str:
+    whole = hashlib.sha256()
+    for tensor in (inputs, targets, lengths):
+        if tensor is not None:
+            whole.update(_digest(tensor))
+    return f"{len(inputs)} sequences with SHA-256 {whole.hexdigest()[:16]}"
 
 
 _digests = WeakTensorKeyDictionary()  # several runs may share their data
