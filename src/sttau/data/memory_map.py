@@ -109,6 +109,8 @@ def _read_roles(
     found = {name: _Texts() for name in features if name not in schema.categories}
     rows, last = 0, None
     for last in _blocks(path, request):
+        if schema.time not in last.columns:
+            parts.pop(schema.time or "", None)  # find_series tells whether the times are needed
         rows += last.rows
         for name, values in parts.items():
             cells = last.columns.get(name, [None] * last.rows)

@@ -97,7 +97,7 @@ def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described 
         taken = set(asked.roles.values())
         found = {role: _first(names, choices, taken) for role, choices in defaults.items()}
     else:
-        kept = {role: name for role, name in before.roles.items() if name in names or role == "target"}
+        kept = {role: name for role, name in before.roles.items() if name in names or role in ("target", "time")}
         found = {role: kept.get(role) for role in ("id", "time", "target", "text", "group")}
     unnamed: dict[str, Any] = {role: name for role, name in found.items() if getattr(asked, role) is None}
     roles = replace(asked, **unnamed)
