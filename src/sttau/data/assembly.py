@@ -20,7 +20,7 @@ from sttau.data.request import Request
 from sttau.data.schema import Schema, find_roles
 from sttau.data.targets import make_targets
 from sttau.data.texts import read_strings, read_texts
-from sttau.data.wide_table import find_steps, read_steps
+from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps
 from sttau.errors import DataError
 
 
@@ -133,6 +133,7 @@ def _from_wide(table: Table, schema: Schema, request: Request, limit: int) -> Pa
     steps, remarks = find_steps(table, schema, request.like, request.features)
     request.check_size(table.name, 4 * table.rows * sum(map(len, steps.columns)), limit, "steps of all series")
     values, lengths = read_steps(table, steps, schema.missing or "error")
+    coarse = warn_coarse_steps(table, steps) if request.like is None else ()
     return Parts(
         schema=replace(schema, time=None, steps=() if steps.numbered else steps.columns[0]),
         inputs=torch.from_numpy(values),
@@ -140,7 +141,7 @@ def _from_wide(table: Table, schema: Schema, request: Request, limit: int) -> Pa
         ids=row_ids(table, schema),
         first=np.arange(table.rows),
         names=steps.names,
-        remarks=remarks,
+        remarks=(*remarks, *coarse),
     )
 
 

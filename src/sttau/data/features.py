@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from sttau.data.schema import TIME_NAMES, Missing, Schema, list_names
 from sttau.errors import DataError
 
 _MOST_CATEGORIES = 100
+_COARSE = 0.01  # largest step between neighboring numbers of float32, in standard deviations
+_SAME = 1e-13  # standard deviation, relative to the largest value, up to which a column is constant but for rounding
 
 
 class Features(NamedTuple):
@@ -40,6 +42,45 @@ def warn(where: str, text: str) -> str:
     """Issue a warning about a file, and return its text for the remarks of the data set."""
     warnings.warn(f"{where}: {text}", UserWarning, stacklevel=2)
     return f"warning: {text}"
+
+
+def warn_coarse(where: str, what: str, parts: Iterable[npt.NDArray[Any]]) -> list[str]:
+    """Warn if float32 holds values with a large loss: their differences are small compared with the values themselves.
+
+    Args:
+        where: Name of the file.
+        what: What the values are, such as ``column 'x'``.
+        parts: Values in their original precision, in one array or several; NaN and infinity are left out.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     _ = warn_coarse("t.csv", "column 'x'", [1.7e9 + np.arange(100.0)])
+        >>> print(str(caught[0].message)[:68])
+        t.csv: column 'x' loses precision: its values are stored as float32,
+    """
+    count, offset, total, squares, largest = 0, 0.0, 0.0, 0.0, 0.0
+    for part in parts:
+        known = part[np.isfinite(part)].astype(np.float64)
+        if not known.size:
+            continue
+        largest = max(largest, float(np.abs(known).max()))
+        offset = offset if count else float(known.flat[0])
+        shifted = known - offset
+        count, total, squares = count + known.size, total + float(shifted.sum()), squares + float((shifted**2).sum())
+    if not count or largest > np.finfo(np.float32).max:
+        return []
+    deviation = max(0.0, squares / count - (total / count) ** 2) ** 0.5
+    if deviation <= _SAME * largest or float(np.spacing(np.float32(largest))) <= _COARSE * deviation:
+        return []
+    return [
+        warn(
+            where,
+            f"{what} loses precision: its values are stored as float32, whose steps at the largest of them are more "
+            f"than {_COARSE:.0%} of the standard deviation; subtract an offset, such as the smallest value, or use "
+            "differences",
+        )
+    ]
 
 
 def feature_columns(names: Sequence[str], categories: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -113,7 +154,9 @@ def make_features(
         column = table.columns[name]
         is_text = isinstance(column, list) and like is None and not _is_number_column(table, name)
         if name not in schema.categories and not is_text:
-            parts.append(column_numbers(table, name)[:, None])
+            numbers = column_numbers(table, name)
+            parts.append(numbers[:, None])
+            remarks += warn_coarse(table.name, f"column {name!r}", [numbers]) if like is None else []
             names.append(name)
             continue
         texts = [None if is_missing(cell) else plain(cell) for cell in column]

@@ -21,7 +21,7 @@ from sttau.data.layout import find_layout
 from sttau.data.long_table import find_series
 from sttau.data.request import Request
 from sttau.data.schema import Schema, find_roles
-from sttau.data.wide_table import find_steps, read_steps
+from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps
 from sttau.errors import DataError
 
 _MOST_TEXTS = 1000  # per column; more are no categories
@@ -58,9 +58,11 @@ def _map_long(path: Path, first: Table, schema: Schema, request: Request, file: 
     place = find_series(table, schema)
     fixed = replace(schema, categories={**schema.categories, **found})
     names: tuple[str, ...] = ()
+    coarse: dict[str, None] = {}  # each block may have the same warnings
     inputs: npt.NDArray[np.float32] | None = None
     for block in _blocks(path, request):
         features = make_features(block, columns, fixed, request.like, schema.missing or "error")
+        coarse.update(dict.fromkeys(features.remarks if request.like is None else ()))
         if inputs is None:
             names = features.names
             inputs = _create(file, (len(place.ids), int(place.lengths.max()), len(names)))
@@ -76,7 +78,7 @@ def _map_long(path: Path, first: Table, schema: Schema, request: Request, file: 
         first=place.first,
         series=place.series,
         names=names,
-        remarks=remarks,
+        remarks=(*remarks, *coarse),
     )
 
 
@@ -85,10 +87,12 @@ def _map_wide(path: Path, first: Table, schema: Schema, request: Request, file: 
     table, _ = _read_roles(path, request, schema, ())
     inputs = _create(file, (table.rows, len(steps.columns[0]), len(steps.names)))
     lengths = np.empty(table.rows, dtype=np.int64)
+    coarse: dict[str, None] = {}  # each block may have the same warnings
     for block in _blocks(path, request):
         rows = slice(block.first, block.first + block.rows)
         values, lengths[rows] = read_steps(block, steps, schema.missing or "error")
         inputs[rows, : values.shape[1]] = values
+        coarse.update(dict.fromkeys(warn_coarse_steps(block, steps) if request.like is None else ()))
     return table, Parts(
         schema=replace(schema, time=None, steps=() if steps.numbered else steps.columns[0]),
         inputs=_finish(file, inputs),
@@ -96,7 +100,7 @@ def _map_wide(path: Path, first: Table, schema: Schema, request: Request, file: 
         ids=row_ids(table, schema),
         first=np.arange(table.rows),
         names=steps.names,
-        remarks=remarks,
+        remarks=(*remarks, *coarse),
     )
 
 

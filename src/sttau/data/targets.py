@@ -15,6 +15,7 @@ from torch import Tensor
 from sttau.data.cells import as_number, as_numbers, check_number, describe_rows, is_missing, plain
 from sttau.data.columns import Table
 from sttau.data.dataset import Described
+from sttau.data.features import warn_coarse
 from sttau.data.schema import Schema, Task, list_names
 from sttau.errors import DataError
 
@@ -93,7 +94,7 @@ def make_targets(
         task, rule = (schema.task, "") if schema.task else find_task(cells, table.comma)
     rows = [table.row(row) for row in first.tolist()]
     if task == "regression":
-        return make_values(where, name, cells, rows, table.comma), (), task, rule
+        return make_values(where, name, cells, rows, like, table.comma), (), task, rule
     labels, names = make_classes(where, name, cells, rows, like, strings=schema.layout == "strings")
     return labels, names, task, rule
 
@@ -117,7 +118,9 @@ def _check_constant(table: Table, name: str, column: Any, ids: Sequence[str], fi
         )
 
 
-def make_values(where: str, name: str, cells: Sequence[Any], rows: Sequence[int], comma: bool = False) -> Tensor:
+def make_values(
+    where: str, name: str, cells: Sequence[Any], rows: Sequence[int], like: Described | None, comma: bool = False
+) -> Tensor:
     """Return cells as float32, NaN where one is missing; an error that names the row of any other.
 
     Args:
@@ -125,6 +128,7 @@ def make_values(where: str, name: str, cells: Sequence[Any], rows: Sequence[int]
         name: Name of the column.
         cells: Target of each series.
         rows: Row of each, for messages.
+        like: Training data or a model; without one, a loss of precision is a warning.
         comma: Whether the decimal separator is a comma.
     """
     values = np.empty(len(cells))
@@ -136,6 +140,8 @@ def make_values(where: str, name: str, cells: Sequence[Any], rows: Sequence[int]
                 'Correct it, or pass task="classification".'
             )
         values[place] = check_number(where, name, value, row)
+    if like is None:
+        warn_coarse(where, f"column {name!r}", [values])
     return torch.from_numpy(values.astype(np.float32))
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sttau.data.cells import as_date, as_number, as_numbers, describe_rows, is_missing
 from sttau.data.columns import Table
 from sttau.data.dataset import Described
-from sttau.data.features import column_numbers, raise_missing, warn
+from sttau.data.features import column_numbers, raise_missing, warn, warn_coarse
 from sttau.data.schema import TIME_NAMES, Missing, Schema, list_names
 from sttau.errors import DataError
 
@@ -144,6 +144,15 @@ def _steps_of(table: Table, schema: Schema, like: Described) -> Steps:
         f"{table.name} has no columns for the steps of {list_names(like.feature_names)}, numbered as in training; it "
         f"has {table.listing}"
     )
+
+
+def warn_coarse_steps(table: Table, steps: Steps) -> tuple[str, ...]:
+    """Warn of features of a wide table of which float32 loses much, all steps together."""
+    remarks: list[str] = []
+    for name, columns in zip(steps.names, steps.columns, strict=True):
+        numbers = (column_numbers(table, column) for column in columns)
+        remarks += warn_coarse(table.name, f"the feature {name!r}", numbers)
+    return tuple(remarks)
 
 
 def read_steps(table: Table, steps: Steps, missing: Missing) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
