@@ -142,3 +142,14 @@ def test_large_values_cause_a_warning_in_every_layout(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read(path, like=train)  # was said of the training data
+
+
+def test_a_category_may_have_the_name_none(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,gas,x,label\na,none,1,u\na,argon,2,u\nb,none,null,v\n")
+    train = read(path, missing="keep")
+    assert train.feature_names == ("gas=argon", "gas=none", "x")
+    assert train.inputs[1, 0].isnan().tolist() == [False, False, True]
+    assert read(path, missing="keep", memory_map=tmp_path / "maps").feature_names == train.feature_names
+    new = read(write(tmp_path, "id,gas,x\nc,none,1\nc,?,1\n", "new.csv"), like=train)
+    assert new.inputs[0, :, 1].tolist()[0] == 1
+    assert new.inputs[0, :, 1].isnan().tolist() == [False, True]  # no category of training

@@ -60,9 +60,7 @@ def test_times_of_training_are_not_silently_replaced_by_the_order_of_the_file(tm
         return read(source, like=train, time=time, memory_map=tmp_path / "maps" if way == "mapped" else None)
 
     renamed = "id,when,x\nc,2,5\nc,1,6\n"
-    with pytest.raises(
-        DataError, match=r"has no column 't', which .* it has id, when, x\. .* time= \(--time\)"
-    ):
+    with pytest.raises(DataError, match=r"has no column 't', which .* it has id, when, x\. .* time= \(--time\)"):
         read_new(renamed)
     assert read_new(renamed, time="when").inputs[0, :, 0].tolist() == [6.0, 5.0]
     assert read_new("id,x\nc,5\nd,6\n").inputs[0].tolist() == [[5.0]]  # one row has no order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -15,7 +15,8 @@ from sttau.errors import DataError
 
 Numbers = npt.NDArray[np.float64]
 
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+_NO_NAME = {"", "na", "n/a", "nan"}  # missing in every column
+_MISSING = {*_NO_NAME, "null", "none", "?"}  # in columns of numbers; among words, these may be names
 _SHOWN = 5
 _LARGEST = float(np.finfo(np.float32).max)
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d+)?([eE][+-]?\d+)?")
@@ -111,6 +112,30 @@ def plain(cell: Any) -> str:
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         cell = int(cell)
     return str(cell).strip()
+
+
+def as_names(cells: Any, known: Collection[str] = ()) -> list[str | None]:
+    """Return classes or categories as text, None where they are missing.
+
+    ``none``, ``null`` and ``?`` are names if they are known or, where none are known, if other cells hold words.
+
+    Args:
+        cells: Content of the cells.
+        known: Names of the training data.
+
+    Example:
+        >>> as_names(["none", "fault", "NA"]), as_names(["1", "?"]), as_names(["none", "?"], known=("none", "fault"))
+        (['none', 'fault', None], ['1', None], ['none', None])
+    """
+    texts = [None if is_missing(cell) and not _may_be_name(cell) else plain(cell) for cell in cells]
+    gaps = set(filter(_may_be_name, texts)).difference(known)
+    if not gaps or (not known and any(as_number(cell) is None for cell in cells)):
+        return texts
+    return [None if text in gaps else text for text in texts]
+
+
+def _may_be_name(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.strip().lower() in _MISSING - _NO_NAME
 
 
 def describe_rows(rows: Sequence[int]) -> str:

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from sttau.data.cells import (
     Numbers,
+    as_names,
     as_number,
     as_times,
     check_numbers,
     describe_rows,
     holds_dates,
     is_missing,
-    plain,
 )
 from sttau.data.columns import Table
 from sttau.data.dataset import Described
@@ -159,7 +159,7 @@ def make_features(
             remarks += warn_coarse(table.name, f"column {name!r}", [numbers]) if like is None else []
             names.append(name)
             continue
-        texts = [None if is_missing(cell) else plain(cell) for cell in column]
+        texts = as_names(column, schema.categories.get(name, ()))
         known = schema.categories.get(name) or check_categories(table.name, name, sorted(set(filter(None, texts))))
         values, unknown = _one_hot(texts, known)
         if unknown:

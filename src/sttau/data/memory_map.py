@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from sttau.data.assembly import Parts, assemble, choose_columns, row_ids
-from sttau.data.cells import as_number, as_times, holds_dates, is_missing, plain
+from sttau.data.cells import as_names, as_number, as_times, holds_dates, is_missing, plain
 from sttau.data.columns import Column, Table, read_blocks
 from sttau.data.dataset import SequenceDataset
 from sttau.data.features import check_categories, choose_features, make_features
@@ -137,6 +137,7 @@ class _Texts:
 
     def __init__(self) -> None:
         self.values: set[str] = set()
+        self.doubtful: set[str] = set()  # of cells that are missing values if the others are numbers
         self.numbers = self.others = self.number_blocks = 0
 
     def add(self, table: Table, name: str) -> None:
@@ -148,6 +149,7 @@ class _Texts:
             return
         for cell in column:
             if is_missing(cell):
+                self.doubtful.add(plain(cell))
                 continue
             number = as_number(cell, table.comma) is not None
             self.numbers, self.others = self.numbers + number, self.others + (not number)
@@ -163,6 +165,7 @@ class _Texts:
                 f"{where} has numbers in some rows of column {name!r} and texts in others; a memory map needs one "
                 "kind. Leave the column out with features=[…], or read the file without memory_map=."
             )
+        self.values |= {text for text in as_names(sorted(self.doubtful), self.doubtful) if text}
         check_categories(where, name, sorted(self.values))
         return True
 
