@@ -36,6 +36,8 @@ def as_number(cell: Any, comma: bool = False) -> float | None:
     """
     if is_missing(cell):
         return math.nan
+    if isinstance(cell, str) and "_" in cell:  # which Python reads as a separator of digits
+        return None
     if comma and isinstance(cell, str):
         if not _COMMA.fullmatch(cell.strip()):
             return None
@@ -52,12 +54,14 @@ def as_numbers(cells: Sequence[Any], comma: bool = False) -> Numbers | None:
     """Return cells as floats, NaN where they are missing, or None if one of them is no number.
 
     Example:
-        >>> as_numbers(["1", "", "2.5"]).tolist(), as_numbers(["1", "red"])
-        ([1.0, nan, 2.5], None)
+        >>> as_numbers(["1", "", "2.5"]).tolist(), as_numbers(["1", "red"]), as_numbers(["1_000"])
+        ([1.0, nan, 2.5], None, None)
     """
     if not comma:
         try:
-            return np.fromiter(map(float, cells), np.float64, len(cells))
+            found = np.fromiter(map(float, cells), np.float64, len(cells))
+            if not any("_" in cell for cell in cells if isinstance(cell, str)):
+                return found
         except (TypeError, ValueError, OverflowError):
             pass
     numbers = np.empty(len(cells))
@@ -178,6 +182,8 @@ def as_times(where: str, name: str, cells: Any, first: int = 0) -> npt.NDArray[A
 
 
 def _whole(cell: Any) -> int:
+    if isinstance(cell, str) and "_" in cell:
+        raise ValueError
     if isinstance(cell, (str, int, np.integer)) and not isinstance(cell, bool):
         return int(cell)
     raise TypeError
@@ -200,10 +206,10 @@ def _time(where: str, name: str, cell: Any, row: int) -> float:
 def _moment(cell: Any) -> float:
     """Return a time as a float; dates without a zone are taken as UTC, since only their order matters."""
     if isinstance(cell, str):
-        try:
-            return float(cell)
-        except ValueError:
-            cell = as_date(cell)
+        number = as_number(cell)
+        if number is not None:
+            return number
+        cell = as_date(cell)
     if isinstance(cell, np.datetime64):
         return float(cell.astype("datetime64[us]").astype(np.int64)) / 1e6
     if isinstance(cell, datetime):
