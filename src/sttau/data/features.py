@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from sttau.data.schema import TIME_NAMES, Missing, Schema, list_names
 from sttau.errors import DataError
 
 _MOST_CATEGORIES = 100
+_WITH_COMMA = re.compile(r"\s*[+-]?\d+([.,]\d+)*,\d+([.,]\d+)?\s*")
 _COARSE = 0.01  # largest step between neighboring numbers of float32, in standard deviations
 _SAME = 1e-13  # standard deviation, relative to the largest value, up to which a column is constant but for rounding
 
@@ -159,6 +161,14 @@ def make_features(
             remarks += warn_coarse(table.name, f"column {name!r}", [numbers]) if like is None else []
             names.append(name)
             continue
+        if like is None and _have_commas(table, name):
+            remarks.append(
+                warn(
+                    table.name,
+                    f"column {name!r} is read as categories, though its cells look like numbers with a comma; write "
+                    "decimals with a point and thousands without a separator",
+                )
+            )
         texts = as_names(column, schema.categories.get(name, ()))
         known = schema.categories.get(name) or check_categories(table.name, name, sorted(set(filter(None, texts))))
         values, unknown = _one_hot(texts, known)
@@ -213,6 +223,13 @@ def _is_number_column(table: Table, name: str) -> bool:
         return True
     numbers = sum(as_number(cell, table.comma) is not None for cell in found)
     return 2 * numbers >= len(found)
+
+
+def _have_commas(table: Table, name: str) -> bool:
+    """Whether most cells of a column of texts are numbers but for a comma, of decimals or of thousands."""
+    found = [cell for cell in table.columns[name] if not is_missing(cell)]
+    commas = sum(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell) is not None for cell in found)
+    return 2 * commas > len(found)
 
 
 def column_numbers(table: Table, name: str) -> Numbers:
