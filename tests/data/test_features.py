@@ -9,6 +9,7 @@ import pytest
 from sttau.data import from_arrays, read
 from sttau.data.features import warn_coarse
 from sttau.errors import DataError
+from tests.data.tables import write as write_rows
 
 
 def write(folder: Path, text: str, name: str = "t.csv") -> Path:
@@ -153,3 +154,17 @@ def test_a_category_may_have_the_name_none(tmp_path: Path) -> None:
     new = read(write(tmp_path, "id,gas,x\nc,none,1\nc,?,1\n", "new.csv"), like=train)
     assert new.inputs[0, :, 1].tolist()[0] == 1
     assert new.inputs[0, :, 1].isnan().tolist() == [False, True]  # no category of training
+
+
+def test_booleans_of_training_may_be_words_in_new_data(tmp_path: Path) -> None:
+    rows = [{"id": name, "on": on, "x": 1.5, "label": name} for name, on in (("a", True), ("a", False), ("b", True))]
+    train = read(write_rows(tmp_path / "t.parquet", rows))
+    assert train.feature_names == ("on", "x")
+    assert train.inputs[0, :, 0].tolist() == [1.0, 0.0]
+    new = read(write_rows(tmp_path / "t.csv", rows), like=train)  # True and False
+    assert new.inputs.tolist() == train.inputs.tolist()
+    new = read(write(tmp_path, "id,on,x\na, TRUE,1\na,,1\n", "new.csv"), like=train, missing="keep")
+    assert new.inputs[0, 0, 0] == 1
+    assert new.inputs[0, 1, 0].isnan()
+    with pytest.raises(DataError, match="has 'true' as 'on' in row 1; expected a number"):
+        read(write(tmp_path, "id,on,x\na,true,1\na,2,1\n", "new.csv"), like=train)

@@ -232,8 +232,19 @@ def _have_commas(table: Table, name: str) -> bool:
     return 2 * commas > len(found)
 
 
+def _truths(cells: list[Any]) -> list[Any]:
+    """Return 1 and 0 for a column of ``true`` and ``false``, which files of text hold where others hold booleans."""
+    truths = {"true": 1, "false": 0}
+    if not all(isinstance(cell, bool) or is_missing(cell) or str(cell).strip().lower() in truths for cell in cells):
+        return cells
+    return [truths.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells]
+
+
 def column_numbers(table: Table, name: str) -> Numbers:
-    """Return a column as floats, dates as days since 1970; an error that names the row of what is no number."""
+    """Return a column as floats, dates as days since 1970, ``true`` and ``false`` as 1 and 0.
+
+    An error names the row of what is no number.
+    """
     column = table.columns[name]
     if isinstance(column, list):
         if holds_dates(column):
@@ -241,6 +252,7 @@ def column_numbers(table: Table, name: str) -> Numbers:
             known = [row for row, cell in enumerate(column) if not is_missing(cell)]
             days[known] = as_times(table.name, name, [column[row] for row in known], table.first) / 86400
             return days
+        column = _truths(column)
         for row, cell in enumerate(column):
             if as_number(cell, table.comma) is None:
                 raise DataError(
