@@ -56,7 +56,7 @@ def make_dataset(table: Table, request: Request, limit: int, strings: bool = Fal
     like = request.like
     if table.rows == 0:
         raise DataError(f"{table.name} holds no rows; expected a header and at least one row")
-    schema = find_roles(table.name, list(table.columns), request.roles, like)
+    schema = find_roles(table.name, list(table.columns), request.roles, like, table.header)
     layout, remarks = find_layout(table, schema, like, request.features, strings)
     schema = replace(schema, layout=layout, missing=schema.missing or "error")
     make = {"long": _from_long, "wide": _from_wide}.get(layout, _from_texts)

@@ -35,7 +35,7 @@ def read_mapped(path: Path, request: Request, folder: Path) -> SequenceDataset:
     first = next(_blocks(path, request), None)
     if first is None:
         raise DataError(f"{path.name} holds no rows; expected a header and at least one row")
-    schema = find_roles(path.name, list(first.columns), request.roles, request.like)
+    schema = find_roles(path.name, list(first.columns), request.roles, request.like, first.header)
     layout, remarks = find_layout(first, schema, request.like, request.features)
     if layout not in ("long", "wide"):
         raise DataError(f"{path.name} holds texts, which are not memory-mapped; read it without memory_map=")

@@ -75,7 +75,9 @@ class Schema:
         return {role: name for role, name in found.items() if name is not None}
 
 
-def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described | None) -> Schema:
+def find_roles(
+    where: str, names: Sequence[str], asked: Schema, like: Described | None, header: Sequence[str] = ()
+) -> Schema:
     """Return the roles of columns: those asked for, those of ``like``, or those that the names suggest.
 
     Args:
@@ -83,6 +85,7 @@ def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described 
         names: Names of the columns.
         asked: Roles named by the caller.
         like: Training data or a model.
+        header: Names of all columns, for messages, where only those of ``names`` were read.
 
     Example:
         >>> find_roles("t.csv", ["ID", "t", "x", "label"], Schema(), None).roles
@@ -90,7 +93,7 @@ def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described 
     """
     for role, name in asked.roles.items():
         if name not in names and not (role in ("target", "group") and like is not None):
-            raise DataError(f"{where} has no column {name!r}, named by {role}=; it has {list_names(names)}")
+            raise DataError(f"{where} has no column {name!r}, named by {role}=; it has {list_names(header or names)}")
     before = like.schema if like is not None else None
     if before is None:
         defaults = {"id": ID_NAMES, "time": TIME_NAMES, "target": TARGET_NAMES, "text": TEXT_NAMES}
