@@ -20,7 +20,7 @@ from sttau.data.request import Request
 from sttau.data.schema import Schema, find_roles
 from sttau.data.targets import make_targets
 from sttau.data.texts import read_strings, read_texts
-from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps
+from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps, wide_schema
 from sttau.errors import DataError
 
 
@@ -135,7 +135,7 @@ def _from_wide(table: Table, schema: Schema, request: Request, limit: int) -> Pa
     values, lengths = read_steps(table, steps, schema.missing or "error")
     coarse = warn_coarse_steps(table, steps) if request.like is None else ()
     return Parts(
-        schema=replace(schema, time=None, steps=() if steps.numbered else steps.columns[0]),
+        schema=wide_schema(schema, steps, request.like),
         inputs=torch.from_numpy(values),
         lengths=torch.from_numpy(lengths),
         ids=row_ids(table, schema),

@@ -21,7 +21,7 @@ from sttau.data.layout import find_layout
 from sttau.data.long_table import find_series
 from sttau.data.request import Request
 from sttau.data.schema import Schema, find_roles
-from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps
+from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps, wide_schema
 from sttau.errors import DataError
 
 _MOST_TEXTS = 1000  # per column; more are no categories
@@ -94,7 +94,7 @@ def _map_wide(path: Path, first: Table, schema: Schema, request: Request, file: 
         inputs[rows, : values.shape[1]] = values
         coarse.update(dict.fromkeys(warn_coarse_steps(block, steps) if request.like is None else ()))
     return table, Parts(
-        schema=replace(schema, time=None, steps=() if steps.numbered else steps.columns[0]),
+        schema=wide_schema(schema, steps, request.like),
         inputs=_finish(file, inputs),
         lengths=torch.from_numpy(lengths),
         ids=row_ids(table, schema),

@@ -38,6 +38,7 @@ class Schema:
         task: ``classification`` or ``regression``.
         missing: What is done where a feature is missing: ``error``, or ``keep`` for NaN.
         steps: Columns of the steps of a wide table, where their names are not numbered.
+        numbering: Number of the first step of a wide table and distance of the next, if all are numbered so.
 
     Example:
         >>> schema = Schema(layout="long", id="patient", target="diagnosis", categories={"sex": ("f", "m")})
@@ -55,6 +56,7 @@ class Schema:
     task: Task | None = None
     missing: Missing | None = None
     steps: tuple[str, ...] = ()
+    numbering: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles that are known as plain values, for files."""
@@ -66,6 +68,7 @@ class Schema:
         known = {key: value for key, value in values.items() if key in {part.name for part in fields(cls)}}
         known["categories"] = {name: tuple(found) for name, found in dict(known.get("categories", {})).items()}
         known["steps"] = tuple(known.get("steps", ()))
+        known["numbering"] = tuple(known.get("numbering", ()))
         return cls(**known)
 
     @property
@@ -112,6 +115,7 @@ def find_roles(
             task=before.task,
             missing=asked.missing or before.missing,
             steps=before.steps,
+            numbering=before.numbering,
         )
     twice = [name for name in roles.roles.values() if list(roles.roles.values()).count(name) > 1]
     if twice:
