@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sttau.data import read
+from sttau.data.cells import as_names
 from tests.data.tables import LONG, write
 
 
@@ -53,3 +54,22 @@ def test_missing_values_are_all_reported_with_their_rows_and_never_guessed(tmp_p
 def test_missing_values_of_other_forms_are_reported_too(tmp_path: Path, form: str, cell: float | None) -> None:
     with pytest.raises(ValueError, match="has 1 missing value: 'pulse' in row 2"):
         read(write(tmp_path / f"t{form}", [LONG[0], {**LONG[1], "pulse": cell}, *LONG[2:]]))
+
+
+def test_words_for_missing_values_are_names_among_words_only() -> None:
+    assert as_names(["none", "?", "fault", "NULL"]) == ["none", "?", "fault", "NULL"]
+    assert as_names(["fault", "", "NA", "nan", " ", "N/A", math.nan, None]) == ["fault"] + [None] * 7
+    assert as_names([1, "?", "none", "2"]) == ["1", None, None, "2"]
+    assert as_names(["none", "?"], known=("fault", "none")) == ["none", None]
+
+
+def test_an_underscore_is_no_part_of_a_number(tmp_path: Path) -> None:
+    rows = [
+        {"sequence": "a", "x": 1, "code": "1_1", "label": "1_1"},
+        {"sequence": "b", "x": 2, "code": "1_2", "label": "11"},
+    ]
+    data = read(write(tmp_path / "t.csv", rows), layout="long")
+    assert data.feature_names == ("x", "code=1_1", "code=1_2")
+    assert data.class_names == ("11", "1_1")
+    with pytest.raises(ValueError, match=r"has '1_1' as 'code' in row 1; expected a number or an ISO date"):
+        read(write(tmp_path / "t.csv", rows), layout="long", time="code")

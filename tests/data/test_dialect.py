@@ -27,6 +27,10 @@ def write(folder: Path, text: str) -> Path:
         ("a;b;c\n1.234,5;2;3\n", ";", True),
         ("a\n1\n", ",", False),
         ("", ",", False),
+        ('a,b\n"1,5",2\n', ",", True),
+        ('a,b\n"1,234",2\n"12,5",3\n', ",", True),
+        ('a,b\n"1,234",2\n"1,234,567",3\n', ",", False),  # thousands, or not: no rule
+        ('a,b\n"1,5",2.5\n', ",", False),
         ("a,b,c\n1,2\n", ",", False),  # a row that is too short is no sign of another separator
     ],
 )
@@ -55,3 +59,12 @@ def test_a_file_of_a_spreadsheet_with_its_mark_and_line_ends_is_read(tmp_path: P
     path = tmp_path / "t.csv"
     path.write_bytes("\ufeffsequence,x,label\r\n1,2,u\r\n\r\n2,3,v\r\n".encode())
     assert read(path, layout="long").inputs[:, 0, 0].tolist() == [2.0, 3.0]
+
+
+def test_quoted_decimal_commas_are_numbers_and_what_is_unclear_causes_a_warning(tmp_path: Path) -> None:
+    data = read(write(tmp_path, 'id,mv,label\na,"1,5",u\na,"2,25",u\nb,3,v\n'))
+    assert data.inputs[0, :, 0].tolist() == [1.5, 2.25]
+    assert "separator: comma, decimal comma" in data.remarks
+    with pytest.warns(UserWarning, match="column 'mv' is read as categories, though .* numbers with a comma"):
+        data = read(write(tmp_path, 'id,mv,label\na,"1,500",u\na,"2,250",u\nb,"1,250",v\n'))
+    assert any("numbers with a comma" in remark for remark in data.remarks)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from sttau.data import read
+from sttau.data import from_arrays, read
+from sttau.data.features import warn_coarse
 from sttau.errors import DataError
+from tests.data.tables import write as write_rows
 
 
 def write(folder: Path, text: str, name: str = "t.csv") -> Path:
@@ -97,3 +101,70 @@ def test_text_in_a_column_that_held_numbers_in_training_is_an_error(tmp_path: Pa
     new = write(tmp_path, "id,pressure\nc,not a number\n", "new.csv")
     with pytest.raises(DataError, match="'not a number' as 'pressure' in row 1; expected a number"):
         read(new, like=train)
+
+
+@pytest.mark.parametrize(
+    ("offset", "spread", "coarse"),
+    [(1.7e9, 100, True), (1.7e9, 1e6, False), (1e5, 0.1, True), (0, 1e-3, False), (1e9, 0, False), (-1.7e9, 100, True)],
+)
+def test_a_warning_names_values_of_which_float32_loses_much(offset: float, spread: float, coarse: bool) -> None:
+    values = offset + spread * np.random.default_rng(0).normal(size=500)
+    error = np.std(values.astype(np.float32) - values)
+    assert (error > 0.0025 * np.std(values)) == coarse  # a uniform error of a step has a deviation of 0.29 steps
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = warn_coarse("t", "x", [values[:100], np.array([np.nan]), values[100:]])
+    assert len(found) == len(caught) == coarse
+
+
+def test_large_values_cause_a_warning_in_every_layout(tmp_path: Path) -> None:
+    start = 1_700_000_000
+    rows = [f"s{number},{start + number},{number % 3},{number % 2}" for number in range(20)]
+    path = write(tmp_path, "\n".join(["id,clock,x,label", *rows]))
+    message = "column 'clock' loses precision: .*subtract an offset"
+    with pytest.warns(UserWarning, match=message):
+        train = read(path, layout="long")
+    assert sum("'clock' loses precision" in remark for remark in train.remarks) == 1
+    with pytest.warns(UserWarning, match=message):
+        mapped = read(path, layout="long", memory_map=tmp_path / "maps")
+    assert mapped.remarks == train.remarks
+    with pytest.warns(UserWarning, match=message):
+        read(path, layout="long", features=["x"], target="clock", task="regression")
+    wide = [f"{start + number},{start + number + 3},{start + number + 5},{number % 2}" for number in range(20)]
+    path = write(tmp_path, "\n".join(["t0,t1,t2,label", *wide]), "wide.csv")
+    with pytest.warns(UserWarning, match="feature 't' loses precision"):
+        train = read(path)
+    with pytest.warns(UserWarning, match="feature 't' loses precision"):
+        assert read(path, memory_map=tmp_path / "maps").remarks == train.remarks
+    with pytest.warns(UserWarning, match="feature 'clock' loses precision"):
+        from_arrays(start + np.arange(40.0).reshape(4, 10, 1), [0, 1, 0, 1], feature_names=["clock"])
+    with pytest.warns(UserWarning, match="column 'labels' loses precision"):
+        from_arrays(np.ones((4, 3, 1)), start + np.arange(4.0), task="regression")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(path, like=train)  # was said of the training data
+
+
+def test_a_category_may_have_the_name_none(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,gas,x,label\na,none,1,u\na,argon,2,u\nb,none,null,v\n")
+    train = read(path, missing="keep")
+    assert train.feature_names == ("gas=argon", "gas=none", "x")
+    assert train.inputs[1, 0].isnan().tolist() == [False, False, True]
+    assert read(path, missing="keep", memory_map=tmp_path / "maps").feature_names == train.feature_names
+    new = read(write(tmp_path, "id,gas,x\nc,none,1\nc,?,1\n", "new.csv"), like=train)
+    assert new.inputs[0, :, 1].tolist()[0] == 1
+    assert new.inputs[0, :, 1].isnan().tolist() == [False, True]  # no category of training
+
+
+def test_booleans_of_training_may_be_words_in_new_data(tmp_path: Path) -> None:
+    rows = [{"id": name, "on": on, "x": 1.5, "label": name} for name, on in (("a", True), ("a", False), ("b", True))]
+    train = read(write_rows(tmp_path / "t.parquet", rows))
+    assert train.feature_names == ("on", "x")
+    assert train.inputs[0, :, 0].tolist() == [1.0, 0.0]
+    new = read(write_rows(tmp_path / "t.csv", rows), like=train)  # True and False
+    assert new.inputs.tolist() == train.inputs.tolist()
+    new = read(write(tmp_path, "id,on,x\na, TRUE,1\na,,1\n", "new.csv"), like=train, missing="keep")
+    assert new.inputs[0, 0, 0] == 1
+    assert new.inputs[0, 1, 0].isnan()
+    with pytest.raises(DataError, match="has 'true' as 'on' in row 1; expected a number"):
+        read(write(tmp_path, "id,on,x\na,true,1\na,2,1\n", "new.csv"), like=train)

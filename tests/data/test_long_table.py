@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sttau import SequenceRegressor, STTauGRU, load
-from sttau.data import read
+from sttau.data import SequenceDataset, read, read_chunks
 from sttau.errors import DataError
 
 
@@ -45,3 +45,22 @@ def test_padding_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "\n".join(["id,x,label", *rows]))
     with pytest.raises(DataError, match=r"series padded to 3,000 steps.*max_bytes="):
         read(path, features=["x"], max_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("way", ["whole", "chunks", "mapped", "folder"])
+def test_times_of_training_are_not_silently_replaced_by_the_order_of_the_file(tmp_path: Path, way: str) -> None:
+    train = read(write(tmp_path, "id,t,x,label\na,2,1,u\na,1,2,u\nb,1,3,v\n"))
+
+    def read_new(text: str, time: str | None = None) -> SequenceDataset:
+        (tmp_path / "new").mkdir(exist_ok=True)
+        path = write(tmp_path / "new", text)
+        if way == "chunks":
+            return next(read_chunks(path, like=train, time=time))
+        source = path.parent if way == "folder" else path
+        return read(source, like=train, time=time, memory_map=tmp_path / "maps" if way == "mapped" else None)
+
+    renamed = "id,when,x\nc,2,5\nc,1,6\n"
+    with pytest.raises(DataError, match=r"has no column 't', which .* it has id, when, x\. .* time= \(--time\)"):
+        read_new(renamed)
+    assert read_new(renamed, time="when").inputs[0, :, 0].tolist() == [6.0, 5.0]
+    assert read_new("id,x\nc,5\nd,6\n").inputs[0].tolist() == [[5.0]]  # one row has no order

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from sttau.data import Schema, from_arrays
+import pytest
+
+from sttau.data import Schema, from_arrays, read, read_chunks
 from sttau.data.schema import find_roles
+from sttau.errors import DataError
+from tests.data.tables import FORMS, LONG, TEXTS, write
 
 
 def test_a_schema_survives_a_file() -> None:
@@ -22,3 +27,18 @@ def test_names_that_are_usual_are_found_without_regard_to_case_and_the_first_win
 def test_data_that_came_from_no_table_has_no_schema() -> None:
     data = from_arrays([[0.5, 1.0], [2.0, 1.5]], [0, 1])
     assert data.schema is None
+
+
+def test_a_column_that_is_not_there_is_answered_with_all_columns_of_the_file(tmp_path: Path) -> None:
+    texts = write(tmp_path / "t.csv", TEXTS)
+    with pytest.raises(DataError, match=r"no column 'comment', named by text=; it has text, label$"):
+        read(texts, text="comment")
+    with pytest.raises(DataError, match=r"no column 'comment', named by text=; it has text, label$"):
+        next(read_chunks(texts, like=read(texts), text="comment"))
+    message = r"no column 'lable', named by target=; it has sequence, time, temperature, label, pulse$"
+    for form in FORMS:
+        path = write(tmp_path / f"long{form}", LONG)
+        with pytest.raises(DataError, match=message):
+            read(path, features=["pulse"], target="lable")
+        with pytest.raises(DataError, match=message):
+            read(path, features=["pulse"], target="lable", memory_map=tmp_path / "maps")

@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from sttau.data import read
+from sttau.data import from_arrays, read
 from sttau.data.targets import find_task
 from sttau.errors import DataError
 
@@ -54,3 +55,13 @@ def test_classes_have_the_same_names_with_and_without_a_decimal_point(tmp_path: 
 def test_text_is_no_value_for_regression(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 'u' as 'kind' in row 3; expected a number for regression"):
         read(write(tmp_path, [1.5, "u"]), target="kind", task="regression")
+
+
+def test_a_class_may_have_the_name_none(tmp_path: Path) -> None:
+    train = read(write(tmp_path, ["none", "fault", "none"]), target="kind")
+    assert (train.class_names, train.labels.tolist()) == (("fault", "none"), [1, 0, 1])
+    assert read(write(tmp_path, ["none", ""]), like=train).labels.tolist() == [1, -1]
+    assert read(write(tmp_path, ["none", "null"]), like=train).labels.tolist() == [1, -1]
+    assert from_arrays(np.ones((2, 3, 1)), ["None", "fault"]).class_names == ("None", "fault")
+    with pytest.raises(DataError, match="has no 'kind' in row 3"):
+        read(write(tmp_path, [1, "none", 2]), target="kind")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +11,7 @@ import torch
 from torch import nn
 
 from sttau import SequenceClassifier, load
-from sttau.data import read
+from sttau.data import Schema, SequenceDataset, read, read_chunks
 from sttau.data.wide_table import order_columns
 from sttau.errors import DataError
 
@@ -94,3 +98,47 @@ def test_columns_that_are_no_steps_are_not_taken_for_steps(tmp_path: Path) -> No
     assert data.inputs.shape == (2, 3, 1)
     with pytest.raises(DataError, match="has 'fast' as 'x1' in row 2; expected a number"):
         read(write(tmp_path, "label,x0,x1,x2\nu,1,2,3\nv,4,fast,6\nv,4,3,6\n"))
+
+
+@pytest.mark.parametrize("read_new", [read, lambda path, like: next(read_chunks(path, like=like))])
+@pytest.mark.parametrize(
+    ("train", "new", "lacking"),
+    [
+        ("t0,t1,t2,t3", "t1,t2,t3", "t0"),
+        ("t0,t1,t2,t3", "t0,t3,t4", "t1, t2"),
+        ("t0,t1,t2,t3", "t8,t9", "t0, t1, t2, t3, t4 …"),
+        ("x_00,x_01,x_02,y_00,y_01,y_02", "x_00,x_02,y_00,y_02", "x_01"),
+        ("1,2,3", "2,3,4", "1"),
+        ("t0,t5,t10", "t0,t10", "t5"),
+        ("1990,1991,1992", "2000,2002", "2001"),
+        ("t0,t1,t2,t3", "t0,t1", ""),
+        ("t0,t1,t2", "t2,t1,t0,t3", ""),
+        ("1990,1991,1992", "1991,1992,1993", ""),
+        ("2024-01-01,2024-01-02,2024-01-03", "2025-01-02,2025-01-04", ""),
+    ],
+)
+def test_steps_are_not_shifted_by_a_missing_column(
+    tmp_path: Path, read_new: Callable[..., SequenceDataset], train: str, new: str, lacking: str
+) -> None:
+    def rows(names: str, count: int) -> str:
+        return "".join(
+            ",".join(map(str, range(row, row + len(names.split(","))))) + f",{row}\n" for row in range(count)
+        )
+
+    known = read(write(tmp_path, f"{train},label\n{rows(train, 2)}"))
+    assert known.schema is not None
+    known = replace(known, schema=Schema.from_dict(json.loads(json.dumps(known.schema.to_dict()))))
+    path = write(tmp_path, f"{new},label\n{rows(new, 1)}", "new.csv")
+    if lacking:
+        with pytest.raises(DataError, match=rf"new\.csv lacks the steps {re.escape(lacking)} of training"):
+            read_new(path, like=known)
+    else:
+        data = read_new(path, like=known)
+        assert data.inputs.shape[1] == len(new.split(","))
+        assert data.schema == known.schema
+
+
+def test_a_step_before_those_of_training_is_refused(tmp_path: Path) -> None:
+    train = read(write(tmp_path, "t1,t2,t3,label\n1,2,3,u\n2,3,4,v\n"))
+    with pytest.raises(DataError, match=r"new\.csv has the step 't0', which training had not"):
+        read(write(tmp_path, "t0,t1,t2,t3\n0,1,2,3\n", "new.csv"), like=train)

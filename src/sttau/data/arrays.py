@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sttau.data.cells import describe_rows
 from sttau.data.dataset import Described, SequenceDataset
+from sttau.data.features import warn_coarse
 from sttau.data.folder import describe_files
 from sttau.data.request import Request
 from sttau.data.schema import Missing, Task, check_choice, list_names
@@ -90,11 +91,13 @@ def from_arrays(
         values = values.copy() if isinstance(inputs, (np.ndarray, Tensor)) else values
         values[np.arange(steps) >= valid[:, None]] = 0
     known_names = _names(name, like, class_names, feature_names, vocabulary)
+    given_values = values
     values = _as_tokens(name, values, known_names[2]) if tokens else _as_features(name, values, like, missing)
     features = known_names[1]
     if features and (tokens or len(features) != values.shape[2]):
         found = "token ids" if tokens else f"{values.shape[2]} features per step"
         raise DataError(f"{name} has {found}, but {'like' if like else 'feature_names'} has {len(features)} features")
+    coarse = _warn_coarse(name, given_values, valid, features) if like is None and not tokens else ()
     labels, classes = _targets(name, targets, count, known_names[0], bool(class_names), like, task)
     return SequenceDataset(
         name=name,
@@ -108,6 +111,7 @@ def from_arrays(
         ids=_one_per_series(name, "ids", ids, count) or tuple(map(str, range(1, count + 1))),
         groups=_one_per_series(name, "groups", groups, count),
         provenance=f"{name}, {count:,} sequences",
+        remarks=coarse,
     )
 
 
@@ -241,6 +245,14 @@ def _as_features(name: str, values: Array, like: Described | None, missing: Miss
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
+def _warn_coarse(name: str, values: Array, lengths: Array, features: Sequence[str]) -> tuple[str, ...]:
+    valid = np.arange(values.shape[1]) < lengths[:, None]
+    names = [f"feature {feature!r}" for feature in features or range(1, values.shape[2] + 1)]
+    return tuple(
+        remark for place, what in enumerate(names) for remark in warn_coarse(name, what, [values[:, :, place][valid]])
+    )
+
+
 def warn_padding(inputs: Any) -> None:
     """Warn if inputs look padded: several steps at the end of a tenth of the series are zero, but not of all.
 
@@ -328,7 +340,7 @@ def _targets(
     cells, rows = found.tolist(), list(range(1, count + 1))
     task = task or ("classification" if positions else find_task(cells)[0])
     if task == "regression":
-        return make_values(name, "labels", cells, rows), ()
+        return make_values(name, "labels", cells, rows, like), ()
     numbers = found.dtype.kind in "iu"
     if numbers and names and (positions or not all(text.lstrip("-").isdecimal() for text in names)):
         wrong = np.flatnonzero((found < (0 if like is None else -1)) | (found >= len(names)))

@@ -20,7 +20,7 @@ from sttau.data.request import Request
 from sttau.data.schema import Schema, find_roles
 from sttau.data.targets import make_targets
 from sttau.data.texts import read_strings, read_texts
-from sttau.data.wide_table import find_steps, read_steps
+from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps, wide_schema
 from sttau.errors import DataError
 
 
@@ -56,7 +56,7 @@ def make_dataset(table: Table, request: Request, limit: int, strings: bool = Fal
     like = request.like
     if table.rows == 0:
         raise DataError(f"{table.name} holds no rows; expected a header and at least one row")
-    schema = find_roles(table.name, list(table.columns), request.roles, like)
+    schema = find_roles(table.name, list(table.columns), request.roles, like, table.header)
     layout, remarks = find_layout(table, schema, like, request.features, strings)
     schema = replace(schema, layout=layout, missing=schema.missing or "error")
     make = {"long": _from_long, "wide": _from_wide}.get(layout, _from_texts)
@@ -133,14 +133,15 @@ def _from_wide(table: Table, schema: Schema, request: Request, limit: int) -> Pa
     steps, remarks = find_steps(table, schema, request.like, request.features)
     request.check_size(table.name, 4 * table.rows * sum(map(len, steps.columns)), limit, "steps of all series")
     values, lengths = read_steps(table, steps, schema.missing or "error")
+    coarse = warn_coarse_steps(table, steps) if request.like is None else ()
     return Parts(
-        schema=replace(schema, time=None, steps=() if steps.numbered else steps.columns[0]),
+        schema=wide_schema(schema, steps, request.like),
         inputs=torch.from_numpy(values),
         lengths=torch.from_numpy(lengths),
         ids=row_ids(table, schema),
         first=np.arange(table.rows),
         names=steps.names,
-        remarks=remarks,
+        remarks=(*remarks, *coarse),
     )
 
 

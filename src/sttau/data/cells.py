@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -15,7 +15,8 @@ from sttau.errors import DataError
 
 Numbers = npt.NDArray[np.float64]
 
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+_NO_NAME = {"", "na", "n/a", "nan"}  # missing in every column
+_MISSING = {*_NO_NAME, "null", "none", "?"}  # in columns of numbers; among words, these may be names
 _SHOWN = 5
 _LARGEST = float(np.finfo(np.float32).max)
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d+)?([eE][+-]?\d+)?")
@@ -35,6 +36,8 @@ def as_number(cell: Any, comma: bool = False) -> float | None:
     """
     if is_missing(cell):
         return math.nan
+    if isinstance(cell, str) and "_" in cell:  # which Python reads as a separator of digits
+        return None
     if comma and isinstance(cell, str):
         if not _COMMA.fullmatch(cell.strip()):
             return None
@@ -51,12 +54,14 @@ def as_numbers(cells: Sequence[Any], comma: bool = False) -> Numbers | None:
     """Return cells as floats, NaN where they are missing, or None if one of them is no number.
 
     Example:
-        >>> as_numbers(["1", "", "2.5"]).tolist(), as_numbers(["1", "red"])
-        ([1.0, nan, 2.5], None)
+        >>> as_numbers(["1", "", "2.5"]).tolist(), as_numbers(["1", "red"]), as_numbers(["1_000"])
+        ([1.0, nan, 2.5], None, None)
     """
     if not comma:
         try:
-            return np.fromiter(map(float, cells), np.float64, len(cells))
+            found = np.fromiter(map(float, cells), np.float64, len(cells))
+            if not any("_" in cell for cell in cells if isinstance(cell, str)):
+                return found
         except (TypeError, ValueError, OverflowError):
             pass
     numbers = np.empty(len(cells))
@@ -113,6 +118,30 @@ def plain(cell: Any) -> str:
     return str(cell).strip()
 
 
+def as_names(cells: Any, known: Collection[str] = ()) -> list[str | None]:
+    """Return classes or categories as text, None where they are missing.
+
+    ``none``, ``null`` and ``?`` are names if they are known or, where none are known, if other cells hold words.
+
+    Args:
+        cells: Content of the cells.
+        known: Names of the training data.
+
+    Example:
+        >>> as_names(["none", "fault", "NA"]), as_names(["1", "?"]), as_names(["none", "?"], known=("none", "fault"))
+        (['none', 'fault', None], ['1', None], ['none', None])
+    """
+    texts = [None if is_missing(cell) and not _may_be_name(cell) else plain(cell) for cell in cells]
+    gaps = set(filter(_may_be_name, texts)).difference(known)
+    if not gaps or (not known and any(as_number(cell) is None for cell in cells)):
+        return texts
+    return [None if text in gaps else text for text in texts]
+
+
+def _may_be_name(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.strip().lower() in _MISSING - _NO_NAME
+
+
 def describe_rows(rows: Sequence[int]) -> str:
     """Return row numbers as text, the first few of many.
 
@@ -153,6 +182,8 @@ def as_times(where: str, name: str, cells: Any, first: int = 0) -> npt.NDArray[A
 
 
 def _whole(cell: Any) -> int:
+    if isinstance(cell, str) and "_" in cell:
+        raise ValueError
     if isinstance(cell, (str, int, np.integer)) and not isinstance(cell, bool):
         return int(cell)
     raise TypeError
@@ -175,10 +206,10 @@ def _time(where: str, name: str, cell: Any, row: int) -> float:
 def _moment(cell: Any) -> float:
     """Return a time as a float; dates without a zone are taken as UTC, since only their order matters."""
     if isinstance(cell, str):
-        try:
-            return float(cell)
-        except ValueError:
-            cell = as_date(cell)
+        number = as_number(cell)
+        if number is not None:
+            return number
+        cell = as_date(cell)
     if isinstance(cell, np.datetime64):
         return float(cell.astype("datetime64[us]").astype(np.int64)) / 1e6
     if isinstance(cell, datetime):

@@ -90,7 +90,7 @@ def _whole_series(blocks: Iterator[Table], request: Request, strings: bool) -> I
     rest: list[Table] = []  # rows of a series that has not ended
     seen: set[str] = set()
     for block in blocks:
-        schema = find_roles(block.name, list(block.columns), request.roles, request.like)
+        schema = find_roles(block.name, list(block.columns), request.roles, request.like, block.header)
         layout = find_layout(block, schema, request.like, None, strings)[0]
         if layout != "long" or schema.id is None or schema.id not in block.columns:
             yield block  # one row per series, or an error that is said when it is read

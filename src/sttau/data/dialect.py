@@ -14,6 +14,7 @@ from sttau.errors import DataError
 _SEPARATORS = (",", ";", "\t", "|")
 _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 _COMMA = re.compile(r"\s*[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")  # such as 1,234, in a file whose separator is a comma
 _POINT = re.compile(r"\s*[+-]?\d*\.\d+\s*")
 _ROWS, _CHARACTERS = 1000, 1 << 16  # that are looked at
 
@@ -51,7 +52,7 @@ def find_dialect(path: Path) -> Dialect:
         other = _sample(path, separator)
         if _columns(other) > _columns(rows):
             best, rows = separator, other
-    return Dialect(best, best != "," and _has_decimal_comma(rows))
+    return Dialect(best, _has_decimal_comma(rows, quoted=best == ","))
 
 
 def _sample(path: Path, separator: str) -> list[list[str]]:
@@ -82,6 +83,10 @@ def _columns(rows: list[list[str]]) -> tuple[bool, int]:
     return width > 1 and all(len(row) == width for row in rows), width
 
 
-def _has_decimal_comma(rows: list[list[str]]) -> bool:
+def _has_decimal_comma(rows: list[list[str]], quoted: bool = False) -> bool:
+    """Whether numbers have a comma and none has a point; if they are quoted, one of them must not be in thousands."""
     cells = [cell for row in rows[1:] for cell in row]
-    return any(map(_COMMA.fullmatch, cells)) and not any(map(_POINT.fullmatch, cells))
+    commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
+    if quoted and all(map(_THOUSANDS.fullmatch, commas)):
+        return False
+    return bool(commas) and not any(map(_POINT.fullmatch, cells))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +12,13 @@ import numpy.typing as npt
 
 from sttau.data.cells import (
     Numbers,
+    as_names,
     as_number,
     as_times,
     check_numbers,
     describe_rows,
     holds_dates,
     is_missing,
-    plain,
 )
 from sttau.data.columns import Table
 from sttau.data.dataset import Described
@@ -25,6 +26,9 @@ from sttau.data.schema import TIME_NAMES, Missing, Schema, list_names
 from sttau.errors import DataError
 
 _MOST_CATEGORIES = 100
+_WITH_COMMA = re.compile(r"\s*[+-]?\d+([.,]\d+)*,\d+([.,]\d+)?\s*")
+_COARSE = 0.01  # largest step between neighboring numbers of float32, in standard deviations
+_SAME = 1e-13  # standard deviation, relative to the largest value, up to which a column is constant but for rounding
 
 
 class Features(NamedTuple):
@@ -40,6 +44,45 @@ def warn(where: str, text: str) -> str:
     """Issue a warning about a file, and return its text for the remarks of the data set."""
     warnings.warn(f"{where}: {text}", UserWarning, stacklevel=2)
     return f"warning: {text}"
+
+
+def warn_coarse(where: str, what: str, parts: Iterable[npt.NDArray[Any]]) -> list[str]:
+    """Warn if float32 holds values with a large loss: their differences are small compared with the values themselves.
+
+    Args:
+        where: Name of the file.
+        what: What the values are, such as ``column 'x'``.
+        parts: Values in their original precision, in one array or several; NaN and infinity are left out.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     _ = warn_coarse("t.csv", "column 'x'", [1.7e9 + np.arange(100.0)])
+        >>> print(str(caught[0].message)[:68])
+        t.csv: column 'x' loses precision: its values are stored as float32,
+    """
+    count, offset, total, squares, largest = 0, 0.0, 0.0, 0.0, 0.0
+    for part in parts:
+        known = part[np.isfinite(part)].astype(np.float64)
+        if not known.size:
+            continue
+        largest = max(largest, float(np.abs(known).max()))
+        offset = offset if count else float(known.flat[0])
+        shifted = known - offset
+        count, total, squares = count + known.size, total + float(shifted.sum()), squares + float((shifted**2).sum())
+    if not count or largest > np.finfo(np.float32).max:
+        return []
+    deviation = max(0.0, squares / count - (total / count) ** 2) ** 0.5
+    if deviation <= _SAME * largest or float(np.spacing(np.float32(largest))) <= _COARSE * deviation:
+        return []
+    return [
+        warn(
+            where,
+            f"{what} loses precision: its values are stored as float32, whose steps at the largest of them are more "
+            f"than {_COARSE:.0%} of the standard deviation; subtract an offset, such as the smallest value, or use "
+            "differences",
+        )
+    ]
 
 
 def feature_columns(names: Sequence[str], categories: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -113,10 +156,20 @@ def make_features(
         column = table.columns[name]
         is_text = isinstance(column, list) and like is None and not _is_number_column(table, name)
         if name not in schema.categories and not is_text:
-            parts.append(column_numbers(table, name)[:, None])
+            numbers = column_numbers(table, name)
+            parts.append(numbers[:, None])
+            remarks += warn_coarse(table.name, f"column {name!r}", [numbers]) if like is None else []
             names.append(name)
             continue
-        texts = [None if is_missing(cell) else plain(cell) for cell in column]
+        if like is None and _have_commas(table, name):
+            remarks.append(
+                warn(
+                    table.name,
+                    f"column {name!r} is read as categories, though its cells look like numbers with a comma; write "
+                    "decimals with a point and thousands without a separator",
+                )
+            )
+        texts = as_names(column, schema.categories.get(name, ()))
         known = schema.categories.get(name) or check_categories(table.name, name, sorted(set(filter(None, texts))))
         values, unknown = _one_hot(texts, known)
         if unknown:
@@ -172,8 +225,26 @@ def _is_number_column(table: Table, name: str) -> bool:
     return 2 * numbers >= len(found)
 
 
+def _have_commas(table: Table, name: str) -> bool:
+    """Whether most cells of a column of texts are numbers but for a comma, of decimals or of thousands."""
+    found = [cell for cell in table.columns[name] if not is_missing(cell)]
+    commas = sum(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell) is not None for cell in found)
+    return 2 * commas > len(found)
+
+
+def _truths(cells: list[Any]) -> list[Any]:
+    """Return 1 and 0 for a column of ``true`` and ``false``, which files of text hold where others hold booleans."""
+    truths = {"true": 1, "false": 0}
+    if not all(isinstance(cell, bool) or is_missing(cell) or str(cell).strip().lower() in truths for cell in cells):
+        return cells
+    return [truths.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells]
+
+
 def column_numbers(table: Table, name: str) -> Numbers:
-    """Return a column as floats, dates as days since 1970; an error that names the row of what is no number."""
+    """Return a column as floats, dates as days since 1970, ``true`` and ``false`` as 1 and 0.
+
+    An error names the row of what is no number.
+    """
     column = table.columns[name]
     if isinstance(column, list):
         if holds_dates(column):
@@ -181,6 +252,7 @@ def column_numbers(table: Table, name: str) -> Numbers:
             known = [row for row, cell in enumerate(column) if not is_missing(cell)]
             days[known] = as_times(table.name, name, [column[row] for row in known], table.first) / 86400
             return days
+        column = _truths(column)
         for row, cell in enumerate(column):
             if as_number(cell, table.comma) is None:
                 raise DataError(

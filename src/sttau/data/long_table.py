@@ -29,7 +29,11 @@ class Series(NamedTuple):
 
 
 def find_series(table: Table, schema: Schema) -> Series:
-    """Return the series of a long table and the place of every row, in the order of time."""
+    """Return the series of a long table and the place of every row, in the order of time.
+
+    Without a column of times, rows are in the order of the table. If the data by which it is read had such a column,
+    that is an error, except for series of one row, which have no order.
+    """
     if schema.id is None:
         raise DataError(
             f"{table.name} has no column that identifies the series of a row; it has {table.listing}. Name it with id=."
@@ -44,14 +48,19 @@ def find_series(table: Table, schema: Schema) -> Series:
             f"{table.name} has no {schema.id!r} in {describe_rows(rows)}; every row must belong to a series"
         )
     ids = tuple(numbers)
-    if schema.time is None:
+    lengths = np.bincount(series, minlength=len(ids))
+    if schema.time is None or schema.time not in table.columns:
+        if schema.time is not None and lengths.max() > 1:
+            raise DataError(
+                f"{table.name} has no column {schema.time!r}, which ordered the rows of each series in training; it "
+                f"has {table.listing}. Name the column that orders them with time= (--time), or rename it."
+            )
         order = np.argsort(series, kind="stable")
     else:
         cells = table.columns[schema.time]
         times = as_times(table.name, schema.time, cells, table.first)
         order = np.lexsort((times, series))
         _check_times(table, schema.time, cells, ids, series[order], times[order], order)
-    lengths = np.bincount(series, minlength=len(ids))
     starts = np.cumsum(lengths) - lengths
     steps = np.empty(table.rows, dtype=np.int64)
     steps[order] = np.arange(table.rows) - starts[series[order]]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from sttau.data.assembly import Parts, assemble, choose_columns, row_ids
-from sttau.data.cells import as_number, as_times, holds_dates, is_missing, plain
+from sttau.data.cells import as_names, as_number, as_times, holds_dates, is_missing, plain
 from sttau.data.columns import Column, Table, read_blocks
 from sttau.data.dataset import SequenceDataset
 from sttau.data.features import check_categories, choose_features, make_features
@@ -21,7 +21,7 @@ from sttau.data.layout import find_layout
 from sttau.data.long_table import find_series
 from sttau.data.request import Request
 from sttau.data.schema import Schema, find_roles
-from sttau.data.wide_table import find_steps, read_steps
+from sttau.data.wide_table import find_steps, read_steps, warn_coarse_steps, wide_schema
 from sttau.errors import DataError
 
 _MOST_TEXTS = 1000  # per column; more are no categories
@@ -35,7 +35,7 @@ def read_mapped(path: Path, request: Request, folder: Path) -> SequenceDataset:
     first = next(_blocks(path, request), None)
     if first is None:
         raise DataError(f"{path.name} holds no rows; expected a header and at least one row")
-    schema = find_roles(path.name, list(first.columns), request.roles, request.like)
+    schema = find_roles(path.name, list(first.columns), request.roles, request.like, first.header)
     layout, remarks = find_layout(first, schema, request.like, request.features)
     if layout not in ("long", "wide"):
         raise DataError(f"{path.name} holds texts, which are not memory-mapped; read it without memory_map=")
@@ -58,9 +58,11 @@ def _map_long(path: Path, first: Table, schema: Schema, request: Request, file: 
     place = find_series(table, schema)
     fixed = replace(schema, categories={**schema.categories, **found})
     names: tuple[str, ...] = ()
+    coarse: dict[str, None] = {}  # each block may have the same warnings
     inputs: npt.NDArray[np.float32] | None = None
     for block in _blocks(path, request):
         features = make_features(block, columns, fixed, request.like, schema.missing or "error")
+        coarse.update(dict.fromkeys(features.remarks if request.like is None else ()))
         if inputs is None:
             names = features.names
             inputs = _create(file, (len(place.ids), int(place.lengths.max()), len(names)))
@@ -76,7 +78,7 @@ def _map_long(path: Path, first: Table, schema: Schema, request: Request, file: 
         first=place.first,
         series=place.series,
         names=names,
-        remarks=remarks,
+        remarks=(*remarks, *coarse),
     )
 
 
@@ -85,18 +87,20 @@ def _map_wide(path: Path, first: Table, schema: Schema, request: Request, file: 
     table, _ = _read_roles(path, request, schema, ())
     inputs = _create(file, (table.rows, len(steps.columns[0]), len(steps.names)))
     lengths = np.empty(table.rows, dtype=np.int64)
+    coarse: dict[str, None] = {}  # each block may have the same warnings
     for block in _blocks(path, request):
         rows = slice(block.first, block.first + block.rows)
         values, lengths[rows] = read_steps(block, steps, schema.missing or "error")
         inputs[rows, : values.shape[1]] = values
+        coarse.update(dict.fromkeys(warn_coarse_steps(block, steps) if request.like is None else ()))
     return table, Parts(
-        schema=replace(schema, time=None, steps=() if steps.numbered else steps.columns[0]),
+        schema=wide_schema(schema, steps, request.like),
         inputs=_finish(file, inputs),
         lengths=torch.from_numpy(lengths),
         ids=row_ids(table, schema),
         first=np.arange(table.rows),
         names=steps.names,
-        remarks=remarks,
+        remarks=(*remarks, *coarse),
     )
 
 
@@ -109,6 +113,8 @@ def _read_roles(
     found = {name: _Texts() for name in features if name not in schema.categories}
     rows, last = 0, None
     for last in _blocks(path, request):
+        if schema.time not in last.columns:
+            parts.pop(schema.time or "", None)  # find_series tells whether the times are needed
         rows += last.rows
         for name, values in parts.items():
             cells = last.columns.get(name, [None] * last.rows)
@@ -131,6 +137,7 @@ class _Texts:
 
     def __init__(self) -> None:
         self.values: set[str] = set()
+        self.doubtful: set[str] = set()  # of cells that are missing values if the others are numbers
         self.numbers = self.others = self.number_blocks = 0
 
     def add(self, table: Table, name: str) -> None:
@@ -142,6 +149,7 @@ class _Texts:
             return
         for cell in column:
             if is_missing(cell):
+                self.doubtful.add(plain(cell))
                 continue
             number = as_number(cell, table.comma) is not None
             self.numbers, self.others = self.numbers + number, self.others + (not number)
@@ -157,6 +165,7 @@ class _Texts:
                 f"{where} has numbers in some rows of column {name!r} and texts in others; a memory map needs one "
                 "kind. Leave the column out with features=[…], or read the file without memory_map=."
             )
+        self.values |= {text for text in as_names(sorted(self.doubtful), self.doubtful) if text}
         check_categories(where, name, sorted(self.values))
         return True
 

@@ -38,6 +38,7 @@ class Schema:
         task: ``classification`` or ``regression``.
         missing: What is done where a feature is missing: ``error``, or ``keep`` for NaN.
         steps: Columns of the steps of a wide table, where their names are not numbered.
+        numbering: Number of the first step of a wide table and distance of the next, if all are numbered so.
 
     Example:
         >>> schema = Schema(layout="long", id="patient", target="diagnosis", categories={"sex": ("f", "m")})
@@ -55,6 +56,7 @@ class Schema:
     task: Task | None = None
     missing: Missing | None = None
     steps: tuple[str, ...] = ()
+    numbering: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles that are known as plain values, for files."""
@@ -66,6 +68,7 @@ class Schema:
         known = {key: value for key, value in values.items() if key in {part.name for part in fields(cls)}}
         known["categories"] = {name: tuple(found) for name, found in dict(known.get("categories", {})).items()}
         known["steps"] = tuple(known.get("steps", ()))
+        known["numbering"] = tuple(known.get("numbering", ()))
         return cls(**known)
 
     @property
@@ -75,7 +78,9 @@ class Schema:
         return {role: name for role, name in found.items() if name is not None}
 
 
-def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described | None) -> Schema:
+def find_roles(
+    where: str, names: Sequence[str], asked: Schema, like: Described | None, header: Sequence[str] = ()
+) -> Schema:
     """Return the roles of columns: those asked for, those of ``like``, or those that the names suggest.
 
     Args:
@@ -83,6 +88,7 @@ def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described 
         names: Names of the columns.
         asked: Roles named by the caller.
         like: Training data or a model.
+        header: Names of all columns, for messages, where only those of ``names`` were read.
 
     Example:
         >>> find_roles("t.csv", ["ID", "t", "x", "label"], Schema(), None).roles
@@ -90,14 +96,14 @@ def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described 
     """
     for role, name in asked.roles.items():
         if name not in names and not (role in ("target", "group") and like is not None):
-            raise DataError(f"{where} has no column {name!r}, named by {role}=; it has {list_names(names)}")
+            raise DataError(f"{where} has no column {name!r}, named by {role}=; it has {list_names(header or names)}")
     before = like.schema if like is not None else None
     if before is None:
         defaults = {"id": ID_NAMES, "time": TIME_NAMES, "target": TARGET_NAMES, "text": TEXT_NAMES}
         taken = set(asked.roles.values())
         found = {role: _first(names, choices, taken) for role, choices in defaults.items()}
     else:
-        kept = {role: name for role, name in before.roles.items() if name in names or role == "target"}
+        kept = {role: name for role, name in before.roles.items() if name in names or role in ("target", "time")}
         found = {role: kept.get(role) for role in ("id", "time", "target", "text", "group")}
     unnamed: dict[str, Any] = {role: name for role, name in found.items() if getattr(asked, role) is None}
     roles = replace(asked, **unnamed)
@@ -109,6 +115,7 @@ def find_roles(where: str, names: Sequence[str], asked: Schema, like: Described 
             task=before.task,
             missing=asked.missing or before.missing,
             steps=before.steps,
+            numbering=before.numbering,
         )
     twice = [name for name in roles.roles.values() if list(roles.roles.values()).count(name) > 1]
     if twice:

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sttau.data.cells import as_number, as_numbers, check_number, describe_rows, is_missing, plain
+from sttau.data.cells import as_names, as_number, as_numbers, check_number, describe_rows, is_missing
 from sttau.data.columns import Table
 from sttau.data.dataset import Described
+from sttau.data.features import warn_coarse
 from sttau.data.schema import Schema, Task, list_names
 from sttau.errors import DataError
 
@@ -78,22 +79,24 @@ def make_targets(
         values = torch.full((len(ids),), -1) if task == "classification" else torch.full((len(ids),), math.nan)
         return values, tuple(like.class_names), task, ""
     assert name is not None
+    known = like.class_names if like is not None else ()
     if series is not None:
-        _check_constant(table, name, column, ids, first, series)
+        _check_constant(table, name, as_names(column, known), ids, first, series)
     cells = [column[row] for row in first.tolist()]
-    missing = [table.row(row) for row, cell in zip(first.tolist(), cells, strict=True) if is_missing(cell)]
-    if missing and like is None:
-        raise DataError(
-            f"{where} has no {name!r} in {describe_rows(missing)}; training needs one for each series. "
-            "Leave those series out, or read them with like= for prediction."
-        )
     if like is not None:
         task, rule = _known_task(schema, like)
     else:
         task, rule = (schema.task, "") if schema.task else find_task(cells, table.comma)
     rows = [table.row(row) for row in first.tolist()]
+    gaps = map(is_missing, cells) if task == "regression" else (text is None for text in as_names(cells, known))
+    missing = [row for row, gap in zip(rows, gaps, strict=True) if gap]
+    if missing and like is None:
+        raise DataError(
+            f"{where} has no {name!r} in {describe_rows(missing)}; training needs one for each series. "
+            "Leave those series out, or read them with like= for prediction."
+        )
     if task == "regression":
-        return make_values(where, name, cells, rows, table.comma), (), task, rule
+        return make_values(where, name, cells, rows, like, table.comma), (), task, rule
     labels, names = make_classes(where, name, cells, rows, like, strings=schema.layout == "strings")
     return labels, names, task, rule
 
@@ -102,10 +105,12 @@ def _known_task(schema: Schema, like: Described) -> tuple[Task, str]:
     return ("classification" if like.class_names else schema.task or "regression"), ""
 
 
-def _check_constant(table: Table, name: str, column: Any, ids: Sequence[str], first: Rows, series: Rows) -> None:
+def _check_constant(
+    table: Table, name: str, names: Sequence[str | None], ids: Sequence[str], first: Rows, series: Rows
+) -> None:
     """Raise unless all rows of a series have the same target."""
     numbers: dict[str, int] = {}
-    texts = ["" if is_missing(cell) else plain(cell) for cell in column]
+    texts = [text or "" for text in names]
     codes = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts))
     other = np.flatnonzero(codes != codes[first[series]])
     if len(other):
@@ -117,7 +122,9 @@ def _check_constant(table: Table, name: str, column: Any, ids: Sequence[str], fi
         )
 
 
-def make_values(where: str, name: str, cells: Sequence[Any], rows: Sequence[int], comma: bool = False) -> Tensor:
+def make_values(
+    where: str, name: str, cells: Sequence[Any], rows: Sequence[int], like: Described | None, comma: bool = False
+) -> Tensor:
     """Return cells as float32, NaN where one is missing; an error that names the row of any other.
 
     Args:
@@ -125,6 +132,7 @@ def make_values(where: str, name: str, cells: Sequence[Any], rows: Sequence[int]
         name: Name of the column.
         cells: Target of each series.
         rows: Row of each, for messages.
+        like: Training data or a model; without one, a loss of precision is a warning.
         comma: Whether the decimal separator is a comma.
     """
     values = np.empty(len(cells))
@@ -136,6 +144,8 @@ def make_values(where: str, name: str, cells: Sequence[Any], rows: Sequence[int]
                 'Correct it, or pass task="classification".'
             )
         values[place] = check_number(where, name, value, row)
+    if like is None:
+        warn_coarse(where, f"column {name!r}", [values])
     return torch.from_numpy(values.astype(np.float32))
 
 
@@ -152,7 +162,7 @@ def make_classes(
         like: Training data or a model, whose classes are used.
         strings: Whether these are labels of strings of a formal language: then acceptance is class 1.
     """
-    texts = _class_names(cells)
+    texts = _class_names(cells, like)
     if like is None:
         names = tuple(_sorted({text for text in texts if text}))
         if strings and tuple(sorted(names)) in {tuple(sorted(pair)) for pair in _NEGATIVE_FIRST}:
@@ -173,9 +183,9 @@ def make_classes(
     return torch.tensor([classes[text] for text in texts]), names
 
 
-def _class_names(cells: Sequence[Any]) -> list[str]:
+def _class_names(cells: Sequence[Any], like: Described | None) -> list[str]:
     """Return labels as text, the same for 1 and 1.0 where all are numbers."""
-    texts = ["" if is_missing(cell) else plain(cell) for cell in cells]
+    texts = [text or "" for text in as_names(cells, () if like is None else like.class_names)]
     if any(_WHOLE.fullmatch(text) for text in set(texts)) and as_numbers(list(set(texts))) is not None:
         return [_WHOLE.sub(r"\1", text) if _WHOLE.fullmatch(text) else text for text in texts]
     return texts

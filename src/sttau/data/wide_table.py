@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy.typing as npt
 from sttau.data.cells import as_date, as_number, as_numbers, describe_rows, is_missing
 from sttau.data.columns import Table
 from sttau.data.dataset import Described
-from sttau.data.features import column_numbers, raise_missing, warn
+from sttau.data.features import column_numbers, raise_missing, warn, warn_coarse
 from sttau.data.schema import TIME_NAMES, Missing, Schema, list_names
 from sttau.errors import DataError
 
@@ -21,6 +23,7 @@ VALUE = "value"
 #: Steps by which a table without other signs is taken to be wide.
 FEWEST_STEPS = 3
 
+_SHOWN = 5
 _NUMBERED = re.compile(r"(.*?)[_\-.: ]?([0-9]{1,15})")
 
 
@@ -137,6 +140,7 @@ def _steps_of(table: Table, schema: Schema, like: Described) -> Steps:
         names = [name for name, match in matches.items() if match and match[1] in wanted]
     if names:
         steps = order_columns(table.name, names)
+        _check_numbering(table, steps, schema.numbering)
         if set(steps.names) == wanted:
             order = [steps.names.index(name) for name in like.feature_names]
             return steps._replace(names=tuple(like.feature_names), columns=tuple(steps.columns[n] for n in order))
@@ -144,6 +148,67 @@ def _steps_of(table: Table, schema: Schema, like: Described) -> Steps:
         f"{table.name} has no columns for the steps of {list_names(like.feature_names)}, numbered as in training; it "
         f"has {table.listing}"
     )
+
+
+def wide_schema(schema: Schema, steps: Steps, like: Described | None) -> Schema:
+    """Return the schema of a wide table with its steps; their numbering is that of training."""
+    numbering = _numbering(steps) if like is None else schema.numbering
+    return replace(schema, time=None, steps=() if steps.numbered else steps.columns[0], numbering=numbering)
+
+
+def _numbering(steps: Steps) -> tuple[int, ...]:
+    """Return the first number and the distance of the next if the steps are numbered evenly, else ()."""
+    numbers = _numbers(steps)
+    if len(numbers) < 2 or numbers[0] == numbers[1]:
+        return ()
+    first, distance = numbers[0], numbers[1] - numbers[0]
+    return (first, distance) if numbers == [first + distance * place for place in range(len(numbers))] else ()
+
+
+def _numbers(steps: Steps) -> list[int]:
+    """Return the numbers that count the steps, or [] if they are not counted, but named by dates, say."""
+    columns = steps.columns[0]
+    if not steps.numbered or (_moments(columns) is not None and not all(map(str.isdecimal, columns))):
+        return []
+    return [int(match[2]) for match in map(_NUMBERED.fullmatch, columns) if match]
+
+
+def _check_numbering(table: Table, steps: Steps, numbering: Sequence[int]) -> None:
+    """Raise unless the steps are those of training, up to any end, since others after a gap would be shifted.
+
+    Numbers that did not begin at 0 or 1, such as years, may begin elsewhere.
+    """
+    numbers = _numbers(steps)
+    if not numbering or not numbers:
+        return
+    first, distance = numbering if numbering[0] in (0, 1) else (numbers[0], numbering[1])
+    wanted = range(first, numbers[-1] + 1, distance)
+    if numbers == list(islice(wanted, len(numbers))):
+        return
+    columns = steps.columns[0]
+    given = set(numbers)
+    lacking = list(islice((number for number in wanted if number not in given), _SHOWN + 1))
+    if not lacking:
+        other = next(name for name, number in zip(columns, numbers, strict=True) if number not in wanted)
+        raise DataError(f"{table.name} has the step {other!r}, which training had not. Leave it out")
+    match = _NUMBERED.fullmatch(columns[0])
+    assert match is not None
+    width = len(match[2]) if match[2].startswith("0") else 0
+    names = [f"{columns[0][: match.start(2)]}{number:0{width}}" for number in lacking]
+    raise DataError(
+        f"{table.name} lacks the steps {list_names(names[:_SHOWN])}{' …' * (len(names) > _SHOWN)} of training, so that "
+        f"those after them would be shifted; it has {table.listing}. Only steps at the end may be left out; for a "
+        'missing value keep the column, leave its cells empty and pass missing="keep".'
+    )
+
+
+def warn_coarse_steps(table: Table, steps: Steps) -> tuple[str, ...]:
+    """Warn of features of a wide table of which float32 loses much, all steps together."""
+    remarks: list[str] = []
+    for name, columns in zip(steps.names, steps.columns, strict=True):
+        numbers = (column_numbers(table, column) for column in columns)
+        remarks += warn_coarse(table.name, f"the feature {name!r}", numbers)
+    return tuple(remarks)
 
 
 def read_steps(table: Table, steps: Steps, missing: Missing) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
