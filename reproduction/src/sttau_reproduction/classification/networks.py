@@ -135,6 +135,8 @@ SEEDS = {
     "automaton-memory": 5,
     "automata-memory": 5,
     "automata-distilled": 5,
+    "lstm-patches": 5,
+    "laplace-patches": 5,
 } | {f"st-tau-{states}{cell}": 5 for states in ("classes", "10") for cell in ("", "-plain")}
 #: And on one data set alone.
 _SEEDS_ON = {"bih": dict.fromkeys(("dropout", "bayes", "dropout-tuned", "bayes-tuned"), 5)}
