@@ -136,6 +136,8 @@ def test_settings_of_training_reach_it_and_are_recorded(tmp_path: Path) -> None:
     [
         (("--target", "nothing"), 1, "nothing"),
         (("--target", "state", "--validation", "2"), 2, "--validation must be between 0 and 1"),
+        (("--target", "state", "--risk", "0"), 2, "--risk must be above 0 and at most 1, got 0"),
+        (("--target", "state", "--coverage", "2"), 2, "--coverage must be above 0 and at most 1, got 2"),
         (("--target", "state", "--method", "forest"), 1, "forest"),
         (("--target", "state", "--set", "states"), 2, "--set must be name=value"),
         (("--target", "state", "--set", "num_sates=3"), 1, "num_sates"),
@@ -144,6 +146,15 @@ def test_settings_of_training_reach_it_and_are_recorded(tmp_path: Path) -> None:
 def test_errors_are_one_sentence(arguments: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
     data = write_series(tmp_path / "train.csv", 20)
     check_failure(invoke("train", data, *arguments, *COLUMNS[2:], "--out", tmp_path / "model"), message, code)
+    assert not (tmp_path / "model").exists()  # nothing was trained
+
+
+def test_a_risk_is_refused_for_a_regressor_before_training(tmp_path: Path) -> None:
+    data = tmp_path / "train.csv"
+    data.write_text("id,x,load\n" + "".join(f"{row // 2},{row},{row // 2 + 0.5}\n" for row in range(40)))
+    command = ("train", data, "--target", "load", "--risk", "0.1", "--out", tmp_path / "model")
+    check_failure(invoke(*command), "--risk is an error rate, which a regressor does not have; use --coverage", 2)
+    assert not (tmp_path / "model").exists()
 
 
 def test_debug_shows_the_trace(tmp_path: Path) -> None:

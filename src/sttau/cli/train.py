@@ -61,6 +61,9 @@ def train(
         usage_error(f"{out} is not empty; --resume continues its training, or choose another folder")
     if not 0 < validation < 1:
         usage_error(f"--validation must be between 0 and 1, got {validation:g}")
+    for option, share in (("--risk", risk), ("--coverage", coverage)):
+        if share is not None and not 0 < share <= 1:
+            usage_error(f"{option} must be above 0 and at most 1, got {share:g}")
     device = choose_device(device)
     set_threads(threads)
     given = parse_settings(setting or [])
@@ -113,6 +116,8 @@ def train_file(
     settings, options = settings or {}, options or {}
     data = read(path, missing="keep", **roles)
     print_line(data.summary())
+    if risk is not None and data.labels.is_floating_point():
+        usage_error("--risk is an error rate, which a regressor does not have; use --coverage")
     train_data, held = split(data, validation=share, by=roles.get("group"), seed=seed)
     stopping, held = separate(held, seed)
     rest = "which calibrate it too" if stopping is held else f"{len(held):,} for calibration"
