@@ -49,6 +49,11 @@ def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, mo
         (["--methods", "rnn"], "method must be one of lstm", 1),
         (["--ood", "mnist"], "name must be one of bih", 1),
         (["--set", "num_states=3"], "--set must be method.name=value", 2),
+        (["--set", "st-tau.num_sates=3"], "did you mean num_states?", 2),
+        (["--set", "st-tau.updates=3"], "--set updates: --updates of this command sets it", 2),
+        (["--set", "st-tau.model=3"], "model of 'st-tau' must map names to values", 2),
+        (["--set", "rnn.cell=gru"], "method must be one of lstm", 2),
+        (["--set", "bayes.prior_mixture=3"], "settings of 'bayes' do not fit BayesLSTM", 1),
         (["--device", "tpu"], "--device tpu is not available", 2),
     ],
 )

@@ -22,6 +22,14 @@ from sttau.cli.common import (
     set_threads,
     usage_error,
 )
+from sttau.cli.model_files import check_network
+
+#: Settings that options of ``sttau compare`` set, for all methods.
+_OF_COMPARE = {
+    "seed": "--seeds", "seeds": "--seeds", "updates": "--updates", "batch_size": "--batch-size",
+    "learning_rate": "--learning-rate", "samples": "--samples", "device": "--device", "folder": "--out",
+    "data": "the argument DATA", "method": "--methods",
+}  # fmt: skip
 
 
 def compare(
@@ -120,6 +128,8 @@ def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
             settings.setdefault(method, {})[name] = json.loads(value)
         except ValueError:
             settings.setdefault(method, {})[name] = value
+    for method, own in settings.items():
+        check_network(method, own, _OF_COMPARE)
     return settings
 
 

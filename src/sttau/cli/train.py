@@ -20,7 +20,7 @@ from sttau.cli.common import (
     set_threads,
     usage_error,
 )
-from sttau.cli.model_files import parse_settings
+from sttau.cli.model_files import train_settings
 from sttau.files import MODEL_FILE
 
 #: Updates with ``--quick``.
@@ -54,8 +54,6 @@ def train(
 
     Example: sttau train machines.csv --target failed --id machine --time hour --out model
     """
-    from sttau.training import TrainOptions
-
     check_folder(out)
     if out.is_dir() and any(out.iterdir()) and not resume:
         usage_error(f"{out} is not empty; --resume continues its training, or choose another folder")
@@ -66,8 +64,7 @@ def train(
             usage_error(f"{option} must be above 0 and at most 1, got {share:g}")
     device = choose_device(device)
     set_threads(threads)
-    given = parse_settings(setting or [])
-    options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
+    given, options = train_settings(setting or [], method)
     if quick and "epochs" not in options:
         options.setdefault("updates", QUICK)
     roles = {
