@@ -26,6 +26,7 @@ def predict_chunks(
     *,
     id: str | None = None,
     time: str | None = None,
+    text: str | None = None,
     level: float = 0.9,
     samples: int = 10,
     seed: int = 0,
@@ -37,12 +38,14 @@ def predict_chunks(
         path: Path of the file.
         id: Column that identifies the series; that of the training by default.
         time: Column that orders the rows of a series; that of the training by default.
+        text: Column of texts; that of the training by default.
         level: Level of conformal sets and intervals.
         samples: Monte Carlo samples per member.
         seed: Seed of the sampling noise.
     """
     whole = Path(path).suffix.lower() == ".npz"
-    parts: Any = [read(path, like=model)] if whole else read_chunks(path, like=model, id=id, time=time)
+    columns: dict[str, Any] = {"id": id, "time": time, "text": text}
+    parts: Any = [read(path, like=model)] if whole else read_chunks(path, like=model, **columns)
     for part in parts:
         yield prediction_rows(predict(model, part, samples=samples, seed=seed), _names(part), level)
 

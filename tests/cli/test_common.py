@@ -16,10 +16,12 @@ from sttau.cli.common import (
     ProgressBars,
     check_folder,
     choose_device,
+    choose_layout,
     duration,
     plain_errors,
     print_line,
     print_table,
+    split_names,
     usage_error,
 )
 from tests.cli.invocation import invoke
@@ -84,6 +86,25 @@ def test_a_device_that_is_not_available_is_refused(
         choose_device(device)
     assert exit.value.exit_code == 2
     assert capsys.readouterr().err == f"--device {device} is not available; this machine has cpu\n"
+
+
+def test_names_are_repeated_or_separated_by_commas() -> None:
+    assert split_names(["x, y", '"a,b"', "z"]) == ["x", "y", "a,b", "z"]
+    assert split_names([]) is split_names([""]) is split_names(None) is None
+
+
+def test_one_layout_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [choose_layout(None, True), choose_layout("wide", True), choose_layout("long", False)] == ["wide"] * 2 + [
+        "long"
+    ]
+    assert choose_layout(None, False) is None
+    for layout, wide, message in (
+        ("short", False, "--layout must be one of long, wide"),
+        ("long", True, "leave out one"),
+    ):
+        with pytest.raises(typer.Exit):
+            choose_layout(layout, wide)
+        assert message in capsys.readouterr().err
 
 
 def test_a_line_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

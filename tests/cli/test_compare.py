@@ -31,6 +31,18 @@ def test_the_table_is_shown_and_written(tmp_path: Path) -> None:
     assert "updates was 4, is 5" in again.stderr
 
 
+def test_a_table_is_read_as_the_options_say(tmp_path: Path) -> None:
+    data = tmp_path / "series.csv"
+    data.write_text(
+        "id,x,y,note,label\n" + "".join(f"{row},{row},{row % 5},{row} times,{row % 3}\n" for row in range(40))
+    )
+    options = ("--features", "x", "--features", "y", "--layout", "long", "--task", "regression", "--methods", "lstm")
+    shown = invoke("compare", data, *options, *TINY, "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    assert "features: x 0 to 39, y 0 to 4" in shown.output
+    assert "target: label, regression" in shown.output
+
+
 def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau.training import Interrupted
 

@@ -112,6 +112,8 @@ def test_lines_of_text_are_read_as_training_texts_were(
     assert [row["confidence"] for row in rows] == pytest.approx(
         sttau.predict(model, texts).confidence.tolist(), rel=1e-5
     )
+    path.write_text(path.read_text().replace("text,", "words,"))
+    assert invoke("predict", tmp_path, path, "--text", "words").exit_code == 0
     check_failure(invoke("predict", tmp_path, "--stdin", "--id", "x", input="a"), "--id names a column", 2)
 
 
@@ -127,6 +129,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(folder: Path) ->
     [
         ((), 2, "give either a file or --stdin"),
         (("data.csv", "--stdin"), 2, "give either a file or --stdin"),
+        (("--stdin", "--text", "note"), 2, "--text is for files"),
         (("--stdin", "--time", "hour"), 2, "--time is for files"),
         (("--stdin", "--id", "site"), 1, "line 1 of the input has no column 'site', named by id="),
         (("--stdin", "--out", "out.parquet"), 1, "out must end in .csv, .tsv or .jsonl"),

@@ -171,6 +171,19 @@ def test_the_mode_of_the_layer_is_told_apart_from_that_of_the_metric(tmp_path: P
     assert sttau.load(out / "model.safetensors").layer.mode == "exact"
 
 
+def test_features_and_layout_are_chosen(tmp_path: Path) -> None:
+    data, out = tmp_path / "train.csv", tmp_path / "model"
+    data.write_text(
+        "id,x,y,note,label\n" + "".join(f"{row},{row},{row % 5},{row} times,{'uv'[row % 2]}\n" for row in range(40))
+    )
+    command = ("train", data, "--features", "y,x", "--layout", "long", "--out", out, "--set", "updates=2")
+    shown = invoke(*command, "--set", "hidden_size=4", "--device", "cpu")
+    assert shown.exit_code == 0, shown.output
+    assert "layout: long" in shown.output
+    assert sttau.load(out / "model.safetensors").feature_names == ("y", "x")
+    assert json.loads((out / "run.json").read_text())["roles"]["features"] == ["y", "x"]
+
+
 def test_a_risk_is_refused_for_a_regressor_before_training(tmp_path: Path) -> None:
     data = tmp_path / "train.csv"
     data.write_text("id,x,load\n" + "".join(f"{row // 2},{row},{row // 2 + 0.5}\n" for row in range(40)))

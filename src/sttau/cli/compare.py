@@ -12,14 +12,20 @@ from rich.text import Text
 
 from sttau.cli.common import (
     DeviceOption,
+    FeaturesOption,
+    LayoutOption,
+    TaskOption,
     ThreadsOption,
+    WideOption,
     check_folder,
     choose_device,
+    choose_layout,
     count,
     plain_errors,
     print_line,
     print_table,
     set_threads,
+    split_names,
     usage_error,
 )
 from sttau.cli.model_files import check_network
@@ -37,8 +43,12 @@ def compare(
     target: Annotated[str | None, typer.Option(help="Column of the target of a table; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
+    features: FeaturesOption = None,
+    layout: LayoutOption = None,
+    wide: WideOption = False,
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups (such as patients) to keep together.")] = None,
+    task: TaskOption = None,
     methods: Annotated[str, typer.Option(help="Names of the methods, separated by commas; all by default.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks per method.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Largest number of updates per network.")] = 1000,
@@ -76,11 +86,15 @@ def compare(
     device = choose_device(device)
     set_threads(threads)
     settings = _settings(setting or [])
+    roles = {
+        "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
+        "layout": choose_layout(layout, wide), "features": split_names(features),
+    }  # fmt: skip
     in_terminal = Console().is_terminal
     with plain_errors():
         result = run(
             [name.strip() for name in methods.split(",")] if methods else list(METHODS),
-            _splits(data, target=target, id=id, time=time, text=text, group=group),
+            _splits(data, roles),
             ood=ood or None,
             detector=detector,
             reference=reference or None,
@@ -105,7 +119,7 @@ def compare(
     print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}, report: {page}")
 
 
-def _splits(data: str, **roles: Any) -> Any:
+def _splits(data: str, roles: dict[str, Any]) -> Any:
     """The name of a data set, or training, validation and test data from a table."""
     from sttau.data import DATASETS, read, split
 

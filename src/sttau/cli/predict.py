@@ -27,6 +27,7 @@ def predict(
     ] = False,
     id: Annotated[str | None, typer.Option(help="Column of the series id; as in training by default.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows; as in training by default.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts; as in training by default.")] = None,
     level: Annotated[float, typer.Option(help="Level of conformal sets and intervals.")] = 0.9,
     samples: SamplesOption = 10,
     seed: SeedOption = 0,
@@ -42,6 +43,8 @@ def predict(
         usage_error("give either a file or --stdin")
     if not 0 < level < 1:
         usage_error(f"--level must be between 0 and 1, got {level:g}")
+    if stdin and text is not None:
+        usage_error("--text is for files; a line of standard input is text as it is")
     if stdin and time is not None:
         usage_error("--time is for files; lines of standard input are read in the order in which they arrive")
     device = choose_device(device)
@@ -54,7 +57,8 @@ def predict(
                 _follow(loaded, writer, id, samples, seed, level)
             return
         with Writer(sys.stdout if out == "-" else out, json_lines) as writer:
-            for rows in predict_chunks(loaded, data, id=id, time=time, level=level, samples=samples, seed=seed):
+            columns: dict[str, Any] = {"id": id, "time": time, "text": text}
+            for rows in predict_chunks(loaded, data, **columns, level=level, samples=samples, seed=seed):
                 writer.write(rows)
 
 

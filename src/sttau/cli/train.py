@@ -10,14 +10,20 @@ import typer
 
 from sttau.cli.common import (
     DeviceOption,
+    FeaturesOption,
+    LayoutOption,
     SeedOption,
+    TaskOption,
     ThreadsOption,
+    WideOption,
     check_folder,
     choose_device,
+    choose_layout,
     plain_errors,
     print_line,
     print_table,
     set_threads,
+    split_names,
     usage_error,
 )
 from sttau.cli.model_files import train_settings
@@ -33,10 +39,12 @@ def train(
     target: Annotated[str | None, typer.Option(help="Column of the target; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="One row per series; inferred by default.")] = False,
+    features: FeaturesOption = None,
+    layout: LayoutOption = None,
+    wide: WideOption = False,
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups (such as patients) to keep together.")] = None,
-    task: Annotated[str | None, typer.Option(help="classification or regression; inferred by default.")] = None,
+    task: TaskOption = None,
     method: Annotated[str, typer.Option(help="Method: st-tau, lstm, gru, ensemble, bayes, dropout, …")] = "st-tau",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Setting of the network or training, name=value; repeatable.")
@@ -69,7 +77,7 @@ def train(
         options.setdefault("updates", QUICK)
     roles = {
         "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
-        "layout": "wide" if wide else None,
+        "layout": choose_layout(layout, wide), "features": split_names(features),
     }  # fmt: skip
     with plain_errors(f"To continue: run the same command with --resume (what is done so far is in {out})."):
         train_file(data, out, roles, method, given, options, validation, risk, coverage, seed, device)
