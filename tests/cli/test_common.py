@@ -15,6 +15,7 @@ from sttau.cli.common import (
     App,
     ProgressBars,
     check_folder,
+    check_output,
     choose_device,
     choose_layout,
     duration,
@@ -67,6 +68,21 @@ def test_a_file_is_refused_where_a_folder_is_expected(tmp_path: Path, capsys: py
     with pytest.raises(typer.Exit):
         check_folder(tmp_path / "file")
     assert "--out must be a folder" in capsys.readouterr().err
+
+
+def test_what_is_read_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, link, parts = tmp_path / "a.csv", tmp_path / "link.csv", tmp_path / "parts"
+    file.touch()
+    link.symlink_to(file)
+    parts.mkdir()
+    (parts / "1.csv").touch()
+    check_output(tmp_path / "new.csv", file)
+    check_output(file, parts, None, "")
+    for out, read in ((file, file), (link, file), (tmp_path / "parts/../a.csv", file), (parts / "1.csv", parts)):
+        with pytest.raises(typer.Exit) as exit:
+            check_output(out, read)
+        assert exit.value.exit_code == 2
+        assert f"--out {out} would overwrite what is read" in capsys.readouterr().err
 
 
 def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

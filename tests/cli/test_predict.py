@@ -52,6 +52,16 @@ def test_a_file_that_cannot_be_read_leaves_the_old_output(folder: Path, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "out.csv"]
 
 
+def test_the_input_is_not_overwritten(folder: Path) -> None:
+    before = (folder / "data.csv").read_bytes()
+    shown = invoke("predict", folder, folder / "data.csv", "--out", folder / "data.csv")
+    check_failure(shown, "data.csv would overwrite what is read", 2)
+    command = f"{sys.executable} -m sttau predict {folder} --stdin --out {folder}/data.csv < {folder}/data.csv"
+    piped = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+    assert (piped.returncode, "would overwrite what is read" in piped.stderr) == (2, True)
+    assert (folder / "data.csv").read_bytes() == before
+
+
 def test_steps_from_standard_input(folder: Path) -> None:
     steps = "101325\n101500\n\n101000\n"
     command = [sys.executable, "-c", "from sttau.cli import app; app()", "predict", str(folder), "--stdin"]

@@ -273,6 +273,22 @@ def check_folder(out: Path) -> None:
         usage_error(f"--out must be a folder, but {out} is a file")
 
 
+def check_output(out: str | Path, *read: str | Path | None) -> None:
+    """Refuse to overwrite a file that is read, or one of a folder that is, before any work.
+
+    Args:
+        out: File to write.
+        read: Files and folders that the command reads.
+    """
+    path = Path(out)
+    if not path.is_file():
+        return
+    for place in map(Path, filter(None, read)):
+        files = place.iterdir() if place.is_dir() else (place,)
+        if any(file.is_file() and path.samefile(file) for file in files):
+            usage_error(f"--out {out} would overwrite what is read, {place}; choose another name")
+
+
 def split_names(given: list[str] | None) -> list[str] | None:
     """Return the names of an option that is repeatable and separates names by commas; quotes hold a comma in a name.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sttau.cli.common import DeviceOption, SeedOption, choose_device, plain_errors, usage_error
+from sttau.cli.common import DeviceOption, SeedOption, check_output, choose_device, plain_errors, usage_error
 from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
 
 
@@ -47,6 +48,10 @@ def predict(
         usage_error("--text is for files; a line of standard input is text as it is")
     if stdin and time is not None:
         usage_error("--time is for files; lines of standard input are read in the order in which they arrive")
+    if out != "-":
+        check_output(out, data)
+        if stdin and _is_standard_input(out):
+            usage_error(f"--out {out} would overwrite what is read, standard input; choose another name")
     device = choose_device(device)
     with plain_errors("The output is not complete."):
         loaded = load_model(model, device)
@@ -60,6 +65,14 @@ def predict(
             columns: dict[str, Any] = {"id": id, "time": time, "text": text}
             for rows in predict_chunks(loaded, data, **columns, level=level, samples=samples, seed=seed):
                 writer.write(rows)
+
+
+def _is_standard_input(path: str) -> bool:
+    """Whether standard input comes from this file."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), os.stat(path))
+    except OSError:  # there is no such file, or no file behind standard input
+        return False
 
 
 def _follow(model: Any, writer: Any, id: str | None, samples: int, seed: int, level: float) -> None:
