@@ -43,6 +43,17 @@ def test_a_table_is_read_as_the_options_say(tmp_path: Path) -> None:
     assert "target: label, regression" in shown.output
 
 
+def test_a_folder_of_files_is_a_table(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for part in range(2):
+        rows = (f"{part}-{row},{step},{row + step},{'uv'[row % 2]}\n" for row in range(20) for step in range(2))
+        (folder / f"{part}.csv").write_text("id,t,x,label\n" + "".join(rows))
+    shown = invoke("compare", folder, "--methods", "lstm", *TINY, "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    assert "parts, train: 40 series of 2 steps" in shown.output
+
+
 def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau.training import Interrupted
 

@@ -39,7 +39,12 @@ _OF_COMPARE = {
 
 
 def compare(
-    data: Annotated[str, typer.Argument(help="Name of the data set (see sttau data list), or a table of your own.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the data set (see sttau data list), or a table of your own: a file, or a folder of files."
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="Column of the target of a table; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
@@ -123,7 +128,7 @@ def _splits(data: str, roles: dict[str, Any]) -> Any:
     """The name of a data set, or training, validation and test data from a table."""
     from sttau.data import DATASETS, read, split
 
-    if data in DATASETS or not Path(data).suffix:
+    if data in DATASETS or not (Path(data).suffix or Path(data).is_dir()):
         return data
     table = read(data, missing="keep", **roles)
     print_line(table.summary())
