@@ -283,7 +283,7 @@ def check_output(out: str | Path, *read: str | Path | None) -> None:
     path = Path(out)
     if not path.is_file():
         return
-    for place in map(Path, filter(None, read)):
+    for place in [Path(given) for given in read if given]:
         files = place.iterdir() if place.is_dir() else (place,)
         if any(file.is_file() and path.samefile(file) for file in files):
             usage_error(f"--out {out} would overwrite what is read, {place}; choose another name")
