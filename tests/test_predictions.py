@@ -65,3 +65,19 @@ def test_rows_are_written_to_an_open_stream_which_stays_open(json_lines: bool, e
     with Writer(stream, json_lines) as writer:
         writer.write([{"id": "a", "p": 0.5}])
     assert stream.getvalue() == expected
+
+
+def test_rows_of_a_live_file_are_in_it_at_once_and_stay_after_an_interruption(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+
+    def interrupted() -> None:
+        with Writer(out, live=True) as writer:
+            writer.write([{"id": "a", "label": "yes"}])
+            assert out.read_text() == "id,label\na,yes\n"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert out.read_text() == "id,label\na,yes\n"
+    with pytest.raises(ValueError, match=r"must end in \.csv, \.tsv or \.jsonl"):
+        Writer(tmp_path / "out.parquet", live=True)

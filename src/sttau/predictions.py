@@ -26,6 +26,7 @@ def predict_chunks(
     *,
     id: str | None = None,
     time: str | None = None,
+    text: str | None = None,
     level: float = 0.9,
     samples: int = 10,
     seed: int = 0,
@@ -37,12 +38,14 @@ def predict_chunks(
         path: Path of the file.
         id: Column that identifies the series; that of the training by default.
         time: Column that orders the rows of a series; that of the training by default.
+        text: Column of texts; that of the training by default.
         level: Level of conformal sets and intervals.
         samples: Monte Carlo samples per member.
         seed: Seed of the sampling noise.
     """
     whole = Path(path).suffix.lower() == ".npz"
-    parts: Any = [read(path, like=model)] if whole else read_chunks(path, like=model, id=id, time=time)
+    columns: dict[str, Any] = {"id": id, "time": time, "text": text}
+    parts: Any = [read(path, like=model)] if whole else read_chunks(path, like=model, **columns)
     for part in parts:
         yield prediction_rows(predict(model, part, samples=samples, seed=seed), _names(part), level)
 
@@ -97,6 +100,8 @@ class Writer:
     Args:
         out: Path that ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, or an open text stream.
         json_lines: Whether to write JSON lines, whatever the path.
+        live: Whether the file has its name from the start and holds every row as soon as it is written, for rows that
+            may never end; not for ``.parquet``.
 
     Example:
         >>> import sys
@@ -106,7 +111,7 @@ class Writer:
         a,yes
     """
 
-    def __init__(self, out: str | os.PathLike[str] | IO[str], json_lines: bool = False) -> None:
+    def __init__(self, out: str | os.PathLike[str] | IO[str], json_lines: bool = False, live: bool = False) -> None:
         self._path = Path(out) if isinstance(out, str | os.PathLike) else None
         ending = "" if self._path is None else self._path.suffix.lower()
         if self._path is not None and ending not in (".csv", ".tsv", ".jsonl", ".parquet"):
@@ -114,6 +119,11 @@ class Writer:
                 "out must end in .csv, .tsv, .jsonl or .parquet, or be an open stream (- on the command line), "
                 f"got {str(out)!r}"
             )
+        if live and ending == ".parquet":
+            raise ValueError(
+                f"out must end in .csv, .tsv or .jsonl for rows that are written as they come, got {str(out)!r}"
+            )
+        self._live = live
         self._format = "jsonl" if json_lines or ending == ".jsonl" else ending.removeprefix(".") or "csv"
         self._part: Path | None = None
         self._file: IO[Any] | None = None if isinstance(out, str | os.PathLike) else out
@@ -124,6 +134,9 @@ class Writer:
         if self._path is None:
             return self
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._live:
+            self._file = self._path.open("w", encoding="utf-8", newline="")
+            return self
         self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
         if self._format != "parquet":
             self._file = self._part.open("w", encoding="utf-8", newline="")
@@ -145,7 +158,7 @@ class Writer:
                 self._writer = csv.DictWriter(self._file, list(rows[0]), delimiter=separator, lineterminator="\n")
                 self._writer.writeheader()
             self._writer.writerows(rows)
-        if self._path is None:
+        if self._path is None or self._live:
             self._file.flush()
 
     def _write_parquet(self, rows: Sequence[Row]) -> None:

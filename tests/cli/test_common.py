@@ -15,11 +15,14 @@ from sttau.cli.common import (
     App,
     ProgressBars,
     check_folder,
+    check_output,
     choose_device,
+    choose_layout,
     duration,
     plain_errors,
     print_line,
     print_table,
+    split_names,
     usage_error,
 )
 from tests.cli.invocation import invoke
@@ -67,6 +70,21 @@ def test_a_file_is_refused_where_a_folder_is_expected(tmp_path: Path, capsys: py
     assert "--out must be a folder" in capsys.readouterr().err
 
 
+def test_what_is_read_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, link, parts = tmp_path / "a.csv", tmp_path / "link.csv", tmp_path / "parts"
+    file.touch()
+    link.symlink_to(file)
+    parts.mkdir()
+    (parts / "1.csv").touch()
+    check_output(tmp_path / "new.csv", file)
+    check_output(file, parts, None, "")
+    for out, read in ((file, file), (link, file), (tmp_path / "parts/../a.csv", file), (parts / "1.csv", parts)):
+        with pytest.raises(typer.Exit) as exit:
+            check_output(out, read)
+        assert exit.value.exit_code == 2
+        assert f"--out {out} would overwrite what is read" in capsys.readouterr().err
+
+
 def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto") == "cuda"
@@ -84,6 +102,25 @@ def test_a_device_that_is_not_available_is_refused(
         choose_device(device)
     assert exit.value.exit_code == 2
     assert capsys.readouterr().err == f"--device {device} is not available; this machine has cpu\n"
+
+
+def test_names_are_repeated_or_separated_by_commas() -> None:
+    assert split_names(["x, y", '"a,b"', "z"]) == ["x", "y", "a,b", "z"]
+    assert split_names([]) is split_names([""]) is split_names(None) is None
+
+
+def test_one_layout_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [choose_layout(None, True), choose_layout("wide", True), choose_layout("long", False)] == ["wide"] * 2 + [
+        "long"
+    ]
+    assert choose_layout(None, False) is None
+    for layout, wide, message in (
+        ("short", False, "--layout must be one of long, wide"),
+        ("long", True, "leave out one"),
+    ):
+        with pytest.raises(typer.Exit):
+            choose_layout(layout, wide)
+        assert message in capsys.readouterr().err
 
 
 def test_a_line_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

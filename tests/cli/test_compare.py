@@ -31,6 +31,29 @@ def test_the_table_is_shown_and_written(tmp_path: Path) -> None:
     assert "updates was 4, is 5" in again.stderr
 
 
+def test_a_table_is_read_as_the_options_say(tmp_path: Path) -> None:
+    data = tmp_path / "series.csv"
+    data.write_text(
+        "id,x,y,note,label\n" + "".join(f"{row},{row},{row % 5},{row} times,{row % 3}\n" for row in range(40))
+    )
+    options = ("--features", "x", "--features", "y", "--layout", "long", "--task", "regression", "--methods", "lstm")
+    shown = invoke("compare", data, *options, *TINY, "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    assert "features: x 0 to 39, y 0 to 4" in shown.output
+    assert "target: label, regression" in shown.output
+
+
+def test_a_folder_of_files_is_a_table(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for part in range(2):
+        rows = (f"{part}-{row},{step},{row + step},{'uv'[row % 2]}\n" for row in range(20) for step in range(2))
+        (folder / f"{part}.csv").write_text("id,t,x,label\n" + "".join(rows))
+    shown = invoke("compare", folder, "--methods", "lstm", *TINY, "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    assert "parts, train: 40 series of 2 steps" in shown.output
+
+
 def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sttau.training import Interrupted
 
@@ -49,6 +72,11 @@ def test_after_an_interruption_the_message_says_how_to_resume(tmp_path: Path, mo
         (["--methods", "rnn"], "method must be one of lstm", 1),
         (["--ood", "mnist"], "name must be one of bih", 1),
         (["--set", "num_states=3"], "--set must be method.name=value", 2),
+        (["--set", "st-tau.num_sates=3"], "did you mean num_states?", 2),
+        (["--set", "st-tau.updates=3"], "--set updates: --updates of this command sets it", 2),
+        (["--set", "st-tau.model=3"], "model of 'st-tau' must map names to values", 2),
+        (["--set", "rnn.cell=gru"], "method must be one of lstm", 2),
+        (["--set", "bayes.prior_mixture=3"], "settings of 'bayes' do not fit BayesLSTM", 1),
         (["--device", "tpu"], "--device tpu is not available", 2),
     ],
 )

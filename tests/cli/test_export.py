@@ -35,6 +35,12 @@ def test_a_model_is_written_as_onnx(network: Path, tmp_path: Path) -> None:
     assert [one.name for one in onnx.load(tmp_path / "network").graph.input] == ["inputs", "lengths"]
 
 
+def test_the_model_is_not_overwritten(network: Path) -> None:
+    for model in (network, network.parent):
+        shown = invoke("export", model, "--to", "json", "--out", network)
+        check_failure(shown, f"{network.name} would overwrite what is read", 2)
+
+
 def test_an_unknown_form_is_refused(network: Path, tmp_path: Path) -> None:
     check_failure(invoke("export", network, "--out", tmp_path / "model.tflite"), "--to must be one of onnx, c", 2)
 

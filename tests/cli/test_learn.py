@@ -33,6 +33,10 @@ def test_a_language_is_learned_from_a_file_though_labels_are_wrong(strings: Path
     other = invoke("extract", network, "--against", automaton)
     assert other.exit_code == 0, other.output
     assert invoke("learn", strings, "--out", network, "--against", "1*").exit_code == 1
+    before = strings.read_text()
+    named = strings.rename(tmp_path / "strings.json")
+    check_failure(invoke("learn", named, "--out", named), "strings.json would overwrite what is read", 2)
+    assert named.read_text() == before
     check_failure(invoke("extract", network, "--against", "(1"), "'(1' is not a language", 2)
 
 

@@ -52,6 +52,16 @@ def test_a_file_that_cannot_be_read_leaves_the_old_output(folder: Path, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "out.csv"]
 
 
+def test_the_input_is_not_overwritten(folder: Path) -> None:
+    before = (folder / "data.csv").read_bytes()
+    shown = invoke("predict", folder, folder / "data.csv", "--out", folder / "data.csv")
+    check_failure(shown, "data.csv would overwrite what is read", 2)
+    command = f"{sys.executable} -m sttau predict {folder} --stdin --out {folder}/data.csv < {folder}/data.csv"
+    piped = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+    assert (piped.returncode, "would overwrite what is read" in piped.stderr) == (2, True)
+    assert (folder / "data.csv").read_bytes() == before
+
+
 def test_steps_from_standard_input(folder: Path) -> None:
     steps = "101325\n101500\n\n101000\n"
     command = [sys.executable, "-c", "from sttau.cli import app; app()", "predict", str(folder), "--stdin"]
@@ -82,6 +92,41 @@ def test_lines_with_ids_continue_their_own_series(folder: Path) -> None:
         assert [row["confidence"] for row in rows if row["id"] == id] == pytest.approx(expected, rel=1e-5)
 
 
+def test_another_column_of_the_input_names_the_series(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    lines = "\ufeffpressure,site\n101325,a\n101000,b\n101500,a\n"
+    found = invoke("predict", folder, "--stdin", "--id", "site", "--out", out, input=lines)
+    assert (found.exit_code, found.stdout) == (0, ""), found.output
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["id"] for row in rows] == ["a", "b", "a"]
+    model = sttau.load(folder / "model.safetensors")
+    stream = sttau.Stream(model)
+    expected = [float(stream.step([value]).columns()["confidence"]) for value in (101325.0, 101500.0)]
+    assert [float(rows[place]["confidence"]) for place in (0, 2)] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("vocabulary", "texts"), [(None, ["A fine, GOOD film", "dull"]), ("strings", ["abba", "b"])])
+def test_lines_of_text_are_read_as_training_texts_were(
+    vocabulary: str | None, texts: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.csv"
+    words = ("ab", "ba") if vocabulary else ("a good film", "a dull film, fine")
+    path.write_text("text,label\n" + "".join(f'"{words[row % 2]}",{row % 2}\n' for row in range(8)))
+    data = read(path, text="text", layout="strings" if vocabulary else "text")
+    model = sttau.create_model(data, "lstm", hidden_size=4)
+    model.save(tmp_path / "model.safetensors")
+    found = invoke("predict", tmp_path, "--stdin", "--json", input="\ufeff" + "\n\n".join(texts) + "\n")
+    assert found.exit_code == 0, found.output
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [row["id"] for row in rows] == ["1", "3"]
+    assert [row["confidence"] for row in rows] == pytest.approx(
+        sttau.predict(model, texts).confidence.tolist(), rel=1e-5
+    )
+    path.write_text(path.read_text().replace("text,", "words,"))
+    assert invoke("predict", tmp_path, path, "--text", "words").exit_code == 0
+    check_failure(invoke("predict", tmp_path, "--stdin", "--id", "x", input="a"), "--id names a column", 2)
+
+
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(folder: Path) -> None:
     command = f"{sys.executable} -c 'from sttau.cli import app; app()' predict {folder} {folder / 'data.csv'} | head -1"
     found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
@@ -94,6 +139,10 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(folder: Path) ->
     [
         ((), 2, "give either a file or --stdin"),
         (("data.csv", "--stdin"), 2, "give either a file or --stdin"),
+        (("--stdin", "--text", "note"), 2, "--text is for files"),
+        (("--stdin", "--time", "hour"), 2, "--time is for files"),
+        (("--stdin", "--id", "site"), 1, "line 1 of the input has no column 'site', named by id="),
+        (("--stdin", "--out", "out.parquet"), 1, "out must end in .csv, .tsv or .jsonl"),
         (("data.csv", "--level", "1"), 2, "--level must be between 0 and 1"),
         (("data.csv", "--out", "out.xlsx"), 1, "must end in .csv, .tsv, .jsonl or .parquet"),
         (("nothing.csv",), 1, "no file at"),
@@ -101,7 +150,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(folder: Path) ->
 )
 def test_errors_are_one_sentence(folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     where = [str(folder / part) if part.endswith("a.csv") else part for part in arguments]
-    check_failure(invoke("predict", folder, *where), message, code)
+    check_failure(invoke("predict", folder, *where, input="101325\n"), message, code)
 
 
 def test_a_model_of_another_program_is_refused(tmp_path: Path) -> None:

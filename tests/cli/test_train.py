@@ -136,14 +136,60 @@ def test_settings_of_training_reach_it_and_are_recorded(tmp_path: Path) -> None:
     [
         (("--target", "nothing"), 1, "nothing"),
         (("--target", "state", "--validation", "2"), 2, "--validation must be between 0 and 1"),
-        (("--target", "state", "--method", "forest"), 1, "forest"),
+        (("--target", "state", "--risk", "0"), 2, "--risk must be above 0 and at most 1, got 0"),
+        (("--target", "state", "--coverage", "2"), 2, "--coverage must be above 0 and at most 1, got 2"),
+        (("--target", "state", "--method", "forest"), 2, "forest"),
         (("--target", "state", "--set", "states"), 2, "--set must be name=value"),
-        (("--target", "state", "--set", "num_sates=3"), 1, "num_sates"),
+        (("--target", "state", "--set", "num_sates=3"), 2, "did you mean num_states?"),
+        (("--target", "state", "--set", "updats=20"), 2, "did you mean updates?"),
+        (("--target", "state", "--set", "seed=3"), 2, "--set seed: --seed of this command sets it"),
+        (("--target", "state", "--set", "folder=abc"), 2, "--set folder: --out of this command sets it"),
+        (("--target", "state", "--set", "method=lstm"), 2, "--set method: --method of this command sets it"),
+        (("--target", "state", "--set", "data=1"), 2, "--set data: the argument DATA of this command sets it"),
+        (("--target", "state", "--set", "optimizer=SGD"), 2, "--set optimizer: this takes an object of Python"),
+        (("--target", "state", "--set", "callbacks=1"), 2, "--set callbacks: this takes an object of Python"),
+        (("--target", "state", "--set", "model=3"), 2, "model of 'st-tau' must map names to values, such as head"),
+        (("--target", "state", "--set", 'model={"foo":1}'), 2, "there is no 'foo'; choose from head, dropout"),
+        (("--target", "state", "--set", "weight_decay=null"), 2, "--set weight_decay must be a number, got None"),
+        (("--target", "state", "--set", "ema_decay=much"), 2, "--set ema_decay: 'much' is no value that it takes"),
+        (("--target", "state", "--set", "cuda_graphs=3"), 2, "--set cuda_graphs must be true or false, got 3"),
+        (("--target", "state", "--set", "updates=9", "--set", "epochs=1"), 2, "give updates or epochs, not both"),
+        (("--target", "state", "--set", "mode=most"), 1, "mode must be one of 'soft', 'hard', 'exact'"),
     ],
 )
 def test_errors_are_one_sentence(arguments: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
     data = write_series(tmp_path / "train.csv", 20)
     check_failure(invoke("train", data, *arguments, *COLUMNS[2:], "--out", tmp_path / "model"), message, code)
+    assert not (tmp_path / "model").exists()  # nothing was trained
+
+
+def test_the_mode_of_the_layer_is_told_apart_from_that_of_the_metric(tmp_path: Path) -> None:
+    data, out = write_series(tmp_path / "train.csv", 20), tmp_path / "model"
+    given = [part for name in ("mode=exact", "cell=gru", "readout=state", "num_states=3") for part in ("--set", name)]
+    shown = invoke("train", data, *COLUMNS, "--out", out, *given, "--set", "updates=2", "--device", "cpu")
+    assert shown.exit_code == 0, shown.output
+    assert sttau.load(out / "model.safetensors").layer.mode == "exact"
+
+
+def test_features_and_layout_are_chosen(tmp_path: Path) -> None:
+    data, out = tmp_path / "train.csv", tmp_path / "model"
+    data.write_text(
+        "id,x,y,note,label\n" + "".join(f"{row},{row},{row % 5},{row} times,{'uv'[row % 2]}\n" for row in range(40))
+    )
+    command = ("train", data, "--features", "y,x", "--layout", "long", "--out", out, "--set", "updates=2")
+    shown = invoke(*command, "--set", "hidden_size=4", "--device", "cpu")
+    assert shown.exit_code == 0, shown.output
+    assert "layout: long" in shown.output
+    assert sttau.load(out / "model.safetensors").feature_names == ("y", "x")
+    assert json.loads((out / "run.json").read_text())["roles"]["features"] == ["y", "x"]
+
+
+def test_a_risk_is_refused_for_a_regressor_before_training(tmp_path: Path) -> None:
+    data = tmp_path / "train.csv"
+    data.write_text("id,x,load\n" + "".join(f"{row // 2},{row},{row // 2 + 0.5}\n" for row in range(40)))
+    command = ("train", data, "--target", "load", "--risk", "0.1", "--out", tmp_path / "model")
+    check_failure(invoke(*command), "--risk is an error rate, which a regressor does not have; use --coverage", 2)
+    assert not (tmp_path / "model").exists()
 
 
 def test_debug_shows_the_trace(tmp_path: Path) -> None:

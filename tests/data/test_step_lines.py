@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sttau.data.schema import Schema
-from sttau.data.step_lines import Step, StepReader
+from sttau.data.step_lines import Step, StepReader, TextReader
+from sttau.data.text import encode
 from sttau.errors import DataError
 
 
@@ -61,3 +62,48 @@ def test_features_without_names_are_read_by_position() -> None:
 def test_errors_name_the_line_and_what_was_expected(line: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _reader(missing="error").read(line)
+
+
+def test_another_column_names_the_series() -> None:
+    reader = StepReader(SimpleNamespace(schema=Schema(id="patient"), feature_names=("pulse",)), 1, id="bed")
+    assert reader.read("pulse,bed,patient") is None
+    assert reader.read("71,b4,p1") == Step("b4", [71.0])
+
+
+def test_a_named_column_that_a_line_lacks_is_an_error() -> None:
+    like = SimpleNamespace(schema=None, feature_names=("pulse",))
+    with pytest.raises(DataError, match="line 1 of the input has no column 'bed', named by id=; begin with a header"):
+        StepReader(like, 1, id="bed").read("71")
+    with pytest.raises(DataError, match="line 1 of the input has no column 'bed'"):
+        StepReader(like, 1, id="bed").read('{"pulse": 71, "patient": 1}')
+
+
+def test_empty_lines_count_and_may_come_before_the_header() -> None:
+    reader = _reader()
+    assert reader.read("") is reader.read("sex,pulse") is reader.read(" ") is None
+    with pytest.raises(DataError, match="line 4 of the input must hold 2 cells"):
+        reader.read("1")
+
+
+WORDS = ("<pad>", "<unk>", "it", "'", "s", "great", "!")
+
+
+def test_a_line_of_text_has_the_tokens_of_the_same_text_in_a_file() -> None:
+    reader = TextReader(SimpleNamespace(vocabulary=WORDS))
+    text = "It's GREAT<br />indeed!"
+    assert reader.read(text, begins=True) == encode(text, WORDS)[0][0].tolist() == [2, 3, 4, 5, 1, 6]
+    assert reader.read(" ", begins=False) == reader.read("<br />", begins=False) == []
+
+
+def test_a_string_has_its_start_token_once() -> None:
+    reader = TextReader(SimpleNamespace(vocabulary=("^", "a", "b")))
+    assert (
+        reader.read("ab", begins=True) + reader.read("b", begins=False) == encode("abb", ("^", "a", "b"))[0][0].tolist()
+    )
+    with pytest.raises(DataError, match="line 3 of the input: string 'c' has the symbol 'c'"):
+        reader.read("c", begins=False)
+
+
+def test_text_needs_a_vocabulary() -> None:
+    with pytest.raises(DataError, match="no vocabulary"):
+        TextReader(SimpleNamespace(vocabulary=None))

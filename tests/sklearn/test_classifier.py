@@ -182,6 +182,16 @@ def test_files_and_models_go_both_ways(tmp_path: Path) -> None:
         STTauRegressor.load(path)
 
 
+def test_the_mode_of_the_layer_is_told_apart_from_that_of_the_metric() -> None:
+    X, y = waves(30)
+    exact = {"cell": "gru", "mode": "exact", "readout": "state"}
+    assert STTauClassifier(**SMALL, settings=exact).fit(X, y).model_.layer.mode == "exact"
+    largest = STTauClassifier(**SMALL, settings={"metric": "error", "mode": "max"}).fit(X, y)
+    assert largest.model_.layer.mode == "soft"
+    with pytest.raises(ValueError, match="mode must be one of 'soft', 'hard', 'exact', 'deterministic', got 'most'"):
+        STTauClassifier(**SMALL, settings={"mode": "most"}).fit(X, y)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 failure, 2 wrong option, 130 interrupted. Errors are on
 from __future__ import annotations
 
 import codecs
+import csv
 import os
 import sys
 import warnings
@@ -29,6 +30,16 @@ ThreadsOption = Annotated[int, typer.Option(min=0, max=1024, help="Number of CPU
 SecondsOption = Annotated[
     float, typer.Option(min=0, max=3600, help="Duration of each method in each of the seven rounds.")
 ]
+
+FeaturesOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns of features, or of the steps of a wide table, separated by commas; repeatable."),
+]
+LayoutOption = Annotated[
+    str | None, typer.Option(help="Layout: long, wide, text or strings; inferred from the columns by default.")
+]
+WideOption = Annotated[bool, typer.Option("--wide", help="One row per series, as --layout wide.")]
+TaskOption = Annotated[str | None, typer.Option(help="classification or regression; inferred by default.")]
 
 
 #: What is written for a character that the encoding of the output lacks; a ``?`` for all others.
@@ -260,6 +271,43 @@ def check_folder(out: Path) -> None:
     """Refuse a file where a folder is expected, before any work."""
     if out.exists() and not out.is_dir():
         usage_error(f"--out must be a folder, but {out} is a file")
+
+
+def check_output(out: str | Path, *read: str | Path | None) -> None:
+    """Refuse to overwrite a file that is read, or one of a folder that is, before any work.
+
+    Args:
+        out: File to write.
+        read: Files and folders that the command reads.
+    """
+    path = Path(out)
+    if not path.is_file():
+        return
+    for place in [Path(given) for given in read if given]:
+        files = place.iterdir() if place.is_dir() else (place,)
+        if any(file.is_file() and path.samefile(file) for file in files):
+            usage_error(f"--out {out} would overwrite what is read, {place}; choose another name")
+
+
+def split_names(given: list[str] | None) -> list[str] | None:
+    """Return the names of an option that is repeatable and separates names by commas; quotes hold a comma in a name.
+
+    Example:
+        >>> split_names(["pressure,flow", '"a,b"']), split_names(None)
+        (['pressure', 'flow', 'a,b'], None)
+    """
+    names = [name.strip() for text in given or () for name in next(csv.reader([text], skipinitialspace=True), [])]
+    return [name for name in names if name] or None
+
+
+def choose_layout(layout: str | None, wide: bool) -> str | None:
+    """Return the layout of a table that ``--layout`` or ``--wide`` names."""
+    layouts = ("long", "wide", "text", "strings")
+    if layout is not None and layout not in layouts:
+        usage_error(f"--layout must be one of {', '.join(layouts)}, got {layout!r}")
+    if wide and layout not in (None, "wide"):
+        usage_error(f"--wide is --layout wide; leave out one of --wide and --layout {layout}")
+    return "wide" if wide else layout
 
 
 def choose_device(device: str) -> str:

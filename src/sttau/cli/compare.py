@@ -12,25 +12,48 @@ from rich.text import Text
 
 from sttau.cli.common import (
     DeviceOption,
+    FeaturesOption,
+    LayoutOption,
+    TaskOption,
     ThreadsOption,
+    WideOption,
     check_folder,
     choose_device,
+    choose_layout,
     count,
     plain_errors,
     print_line,
     print_table,
     set_threads,
+    split_names,
     usage_error,
 )
+from sttau.cli.model_files import check_network
+
+#: Settings that options of ``sttau compare`` set, for all methods.
+_OF_COMPARE = {
+    "seed": "--seeds", "seeds": "--seeds", "updates": "--updates", "batch_size": "--batch-size",
+    "learning_rate": "--learning-rate", "samples": "--samples", "device": "--device", "folder": "--out",
+    "data": "the argument DATA", "method": "--methods",
+}  # fmt: skip
 
 
 def compare(
-    data: Annotated[str, typer.Argument(help="Name of the data set (see sttau data list), or a table of your own.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the data set (see sttau data list), or a table of your own: a file, or a folder of files."
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="Column of the target of a table; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
+    features: FeaturesOption = None,
+    layout: LayoutOption = None,
+    wide: WideOption = False,
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups (such as patients) to keep together.")] = None,
+    task: TaskOption = None,
     methods: Annotated[str, typer.Option(help="Names of the methods, separated by commas; all by default.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks per method.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Largest number of updates per network.")] = 1000,
@@ -68,11 +91,15 @@ def compare(
     device = choose_device(device)
     set_threads(threads)
     settings = _settings(setting or [])
+    roles = {
+        "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
+        "layout": choose_layout(layout, wide), "features": split_names(features),
+    }  # fmt: skip
     in_terminal = Console().is_terminal
     with plain_errors():
         result = run(
             [name.strip() for name in methods.split(",")] if methods else list(METHODS),
-            _splits(data, target=target, id=id, time=time, text=text, group=group),
+            _splits(data, roles),
             ood=ood or None,
             detector=detector,
             reference=reference or None,
@@ -97,11 +124,11 @@ def compare(
     print_line(f"Table: {out / 'table.md'}, figure: {out / 'comparison.png'}, report: {page}")
 
 
-def _splits(data: str, **roles: Any) -> Any:
+def _splits(data: str, roles: dict[str, Any]) -> Any:
     """The name of a data set, or training, validation and test data from a table."""
     from sttau.data import DATASETS, read, split
 
-    if data in DATASETS or not Path(data).suffix:
+    if data in DATASETS or not (Path(data).suffix or Path(data).is_dir()):
         return data
     table = read(data, missing="keep", **roles)
     print_line(table.summary())
@@ -120,6 +147,8 @@ def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
             settings.setdefault(method, {})[name] = json.loads(value)
         except ValueError:
             settings.setdefault(method, {})[name] = value
+    for method, own in settings.items():
+        check_network(method, own, _OF_COMPARE)
     return settings
 
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sttau.cli.common import plain_errors, print_line, usage_error
+from sttau.cli.common import check_output, plain_errors, print_line, usage_error
 from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
+from sttau.files import MODEL_FILE
 
 FORMATS = ("onnx", "c", "js", "json", "npz", "hub")
 
@@ -31,6 +32,7 @@ def export(
     chosen = to or out.suffix.lstrip(".")
     if chosen not in FORMATS:
         usage_error(f"--to must be one of {', '.join(FORMATS)}, got {chosen!r}")
+    check_output(out, model / MODEL_FILE if model.is_dir() else model)
     from sttau import automata, export, hub
 
     with plain_errors():

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
-from sttau.cli.common import plain_errors, print_line, usage_error
+from sttau.cli.common import check_output, plain_errors, print_line, usage_error
 from sttau.cli.model_files import language, load_model
+from sttau.files import MODEL_FILE
 
 if TYPE_CHECKING:
     from automata.fa.dfa import DFA
@@ -65,6 +66,8 @@ def extract(
     methods = _methods(method, relaxed)
     if relaxed and not start:
         usage_error("--relaxed needs a start token: name it with --start")
+    for path in out or ():
+        check_output(path, model / MODEL_FILE if model.is_dir() else model)
     with plain_errors():
         for path in out or ():
             check_ending(path)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import MofNCompleteColumn
 
-from sttau.cli.common import ProgressBars, SeedOption, ThreadsOption, plain_errors, print_line, set_threads
+from sttau.cli.common import (
+    ProgressBars,
+    SeedOption,
+    ThreadsOption,
+    check_output,
+    plain_errors,
+    print_line,
+    set_threads,
+)
 from sttau.cli.model_files import language
 
 if TYPE_CHECKING:
@@ -41,6 +49,8 @@ def learn(
     from sttau.data.strings import parse_strings, read_strings
     from sttau.plotting.automaton import check_ending, write_automaton
 
+    for path in out:
+        check_output(path, strings, validation)
     set_threads(threads)
     with plain_errors():
         for path in out:

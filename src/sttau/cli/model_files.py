@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from automata.fa.dfa import DFA
 
     from sttau.automata import PA
+
+#: Settings that options of ``sttau train`` set.
+_OF_TRAIN = {
+    "seed": "--seed", "folder": "--out", "out": "--out", "method": "--method", "device": "--device", "task": "--task",
+    "data": "the argument DATA", "quick": "--quick", "threads": "--threads", "risk": "--risk", "coverage": "--coverage",
+    "validation": "--validation", "target": "--target",
+}  # fmt: skip
+#: Options of training whose values are objects of Python.
+_ONLY_PYTHON = ("optimizer", "scheduler", "callbacks", "sample_weight", "soft_labels")
 
 ModelArgument = Annotated[Path, typer.Argument(help="Folder of sttau train, or a saved model (.safetensors).")]
 SamplesOption = Annotated[int, typer.Option(min=1, max=100_000, help="Monte Carlo samples per member.")]
@@ -46,6 +56,81 @@ def parse_settings(given: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name] = value
     return settings
+
+
+def train_settings(given: list[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings of a network and options of training from ``name=value``, checked before any work.
+
+    Args:
+        given: Texts ``name=value``.
+        method: Name of the method.
+
+    Example:
+        >>> train_settings(["num_states=8", "updates=300", "mode=exact"], "st-tau")
+        ({'num_states': 8, 'mode': 'exact'}, {'updates': 300})
+    """
+    from sttau.training import TrainOptions
+    from sttau.training.options import separate_options
+
+    network, training = separate_options(parse_settings(given))
+    for name in training:
+        if name in _ONLY_PYTHON:
+            usage_error(f"--set {name}: this takes an object of Python; train with sttau.fit(model, data, {name}=…)")
+    names = [name for name in TrainOptions.names() if name not in (*_OF_TRAIN, *_ONLY_PYTHON)]
+    check_network(method, network | {name: None for name in training if name in _OF_TRAIN}, _OF_TRAIN, names)
+    _check_options(training)
+    return network, training
+
+
+def check_network(
+    method: str, settings: Mapping[str, Any], of_command: Mapping[str, str], more: Sequence[str] = ()
+) -> None:
+    """Exit with code 2 unless a method takes these settings.
+
+    Args:
+        method: Name of the method.
+        settings: Settings of its network.
+        of_command: What of the command sets something else that may be meant.
+        more: Names of further settings, for the message.
+    """
+    from sttau.methods import find_method
+    from sttau.methods.settings import check_settings, setting_names
+
+    try:
+        find_method(method)
+    except ValueError as error:
+        usage_error(str(error))
+    for name in settings:
+        if name in of_command and name not in setting_names(method):
+            usage_error(f"--set {name}: {of_command[name]} of this command sets it")
+    try:
+        check_settings(method, settings, more)
+    except ValueError as error:
+        usage_error(f"--set: {error}")
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Exit with code 2 unless these are options of training, one by one and together."""
+    from sttau.training import TrainOptions
+
+    known = {field.name: field for field in fields(TrainOptions)}
+    for name, value in options.items():
+        usual = known[name].default
+        if isinstance(usual, bool) and not isinstance(value, bool):
+            usage_error(f"--set {name} must be true or false, got {value!r}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if type(usual) in (int, float) and not is_number and not (value is None and "None" in str(known[name].type)):
+            usage_error(f"--set {name} must be a number, got {value!r}")
+        try:
+            TrainOptions(**{name: value})
+        except ValueError as error:
+            usage_error(f"--set {name}: {error}")
+        except TypeError:
+            usage_error(f"--set {name}: {value!r} is no value that it takes")
+    try:
+        TrainOptions(**options)
+    except ValueError as error:
+        usage_error(f"--set: {error}")
 
 
 def language(name: str, symbols: Sequence[str]) -> DFA | PA:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sttau.cli.common import DeviceOption, SeedOption, choose_device, plain_errors, usage_error
+from sttau.cli.common import DeviceOption, SeedOption, check_output, choose_device, plain_errors, usage_error
 from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
 
 
@@ -22,11 +23,12 @@ def predict(
     stdin: Annotated[
         bool,
         typer.Option(
-            "--stdin", help="Read one step per line from standard input (values or JSON); predict after each."
+            "--stdin", help="Read standard input: a line is a step (values or JSON), or words; predict after each."
         ),
     ] = False,
     id: Annotated[str | None, typer.Option(help="Column of the series id; as in training by default.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows; as in training by default.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts; as in training by default.")] = None,
     level: Annotated[float, typer.Option(help="Level of conformal sets and intervals.")] = 0.9,
     samples: SamplesOption = 10,
     seed: SeedOption = 0,
@@ -42,40 +44,65 @@ def predict(
         usage_error("give either a file or --stdin")
     if not 0 < level < 1:
         usage_error(f"--level must be between 0 and 1, got {level:g}")
+    if stdin and text is not None:
+        usage_error("--text is for files; a line of standard input is text as it is")
+    if stdin and time is not None:
+        usage_error("--time is for files; lines of standard input are read in the order in which they arrive")
+    if out != "-":
+        check_output(out, data)
+        if stdin and _is_standard_input(out):
+            usage_error(f"--out {out} would overwrite what is read, standard input; choose another name")
     device = choose_device(device)
     with plain_errors("The output is not complete."):
         loaded = load_model(model, device)
         if data is None:
-            _follow(loaded, samples, seed, level, json_lines)
+            if id is not None and loaded.reads_tokens:
+                usage_error("--id names a column, but lines for a model of texts are text; leave it out")
+            with Writer(sys.stdout if out == "-" else out, json_lines, live=True) as writer:
+                _follow(loaded, writer, id, samples, seed, level)
             return
         with Writer(sys.stdout if out == "-" else out, json_lines) as writer:
-            for rows in predict_chunks(loaded, data, id=id, time=time, level=level, samples=samples, seed=seed):
+            columns: dict[str, Any] = {"id": id, "time": time, "text": text}
+            for rows in predict_chunks(loaded, data, **columns, level=level, samples=samples, seed=seed):
                 writer.write(rows)
 
 
-def _follow(model: Any, samples: int, seed: int, level: float, json_lines: bool) -> None:
+def _is_standard_input(path: str) -> bool:
+    """Whether standard input comes from this file."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), os.stat(path))
+    except OSError:  # there is no such file, or no file behind standard input
+        return False
+
+
+def _follow(model: Any, writer: Any, id: str | None, samples: int, seed: int, level: float) -> None:
     """Predict after every line of standard input; an empty line begins a new series, an id continues its own."""
     from sttau import Stream
-    from sttau.data.step_lines import StepReader
-    from sttau.predictions import Writer, prediction_rows
+    from sttau.data.step_lines import StepReader, TextReader
+    from sttau.predictions import prediction_rows
 
     def begin() -> Any:
         return Stream(model, samples=samples, seed=seed)
 
     streams: dict[str | None, Any] = {None: begin()}
-    reader = None if model.reads_tokens else StepReader(model, model.num_features)
-    with Writer(sys.stdout, json_lines) as writer:
-        for number, line in enumerate(sys.stdin, 1):
-            text = line.rstrip("\n")
-            id, element = None, text
-            if reader is not None:
-                step = reader.read(text) if text.strip() else None
-                if step is None:
-                    if not text.strip():
-                        streams = {None: begin()}
-                    continue
-                id, element = step
-                if id not in streams:
-                    streams[id] = begin()
-            prediction = streams[id].step(element)
-            writer.write(prediction_rows(prediction, [str(number) if id is None else id], level))
+    texts = TextReader(model) if model.reads_tokens else None
+    steps = None if model.reads_tokens else StepReader(model, model.num_features, id)
+    for number, line in enumerate(sys.stdin, 1):
+        text = line.rstrip("\r\n")
+        if number == 1:
+            text = text.removeprefix("\ufeff")  # the byte order mark of some editors and spreadsheets
+        series: str | None = None
+        elements: list[Any] = []
+        if texts is not None:
+            elements = texts.read(text, begins=streams[None].steps == 0)
+        elif steps is not None and (step := steps.read(text)) is not None:
+            series, elements = step.id, [step.values]
+        if not text.strip():
+            streams = {None: begin()}
+        if not elements:
+            continue
+        if series not in streams:
+            streams[series] = begin()
+        for element in elements:
+            prediction = streams[series].step(element)
+        writer.write(prediction_rows(prediction, [str(number) if series is None else series], level))

@@ -10,17 +10,23 @@ import typer
 
 from sttau.cli.common import (
     DeviceOption,
+    FeaturesOption,
+    LayoutOption,
     SeedOption,
+    TaskOption,
     ThreadsOption,
+    WideOption,
     check_folder,
     choose_device,
+    choose_layout,
     plain_errors,
     print_line,
     print_table,
     set_threads,
+    split_names,
     usage_error,
 )
-from sttau.cli.model_files import parse_settings
+from sttau.cli.model_files import train_settings
 from sttau.files import MODEL_FILE
 
 #: Updates with ``--quick``.
@@ -33,10 +39,12 @@ def train(
     target: Annotated[str | None, typer.Option(help="Column of the target; 'label' by default.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that identifies the series of a row.")] = None,
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a series.")] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="One row per series; inferred by default.")] = False,
+    features: FeaturesOption = None,
+    layout: LayoutOption = None,
+    wide: WideOption = False,
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups (such as patients) to keep together.")] = None,
-    task: Annotated[str | None, typer.Option(help="classification or regression; inferred by default.")] = None,
+    task: TaskOption = None,
     method: Annotated[str, typer.Option(help="Method: st-tau, lstm, gru, ensemble, bayes, dropout, …")] = "st-tau",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Setting of the network or training, name=value; repeatable.")
@@ -54,22 +62,22 @@ def train(
 
     Example: sttau train machines.csv --target failed --id machine --time hour --out model
     """
-    from sttau.training import TrainOptions
-
     check_folder(out)
     if out.is_dir() and any(out.iterdir()) and not resume:
         usage_error(f"{out} is not empty; --resume continues its training, or choose another folder")
     if not 0 < validation < 1:
         usage_error(f"--validation must be between 0 and 1, got {validation:g}")
+    for option, share in (("--risk", risk), ("--coverage", coverage)):
+        if share is not None and not 0 < share <= 1:
+            usage_error(f"{option} must be above 0 and at most 1, got {share:g}")
     device = choose_device(device)
     set_threads(threads)
-    given = parse_settings(setting or [])
-    options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
+    given, options = train_settings(setting or [], method)
     if quick and "epochs" not in options:
         options.setdefault("updates", QUICK)
     roles = {
         "target": target, "id": id, "time": time, "text": text, "group": group, "task": task,
-        "layout": "wide" if wide else None,
+        "layout": choose_layout(layout, wide), "features": split_names(features),
     }  # fmt: skip
     with plain_errors(f"To continue: run the same command with --resume (what is done so far is in {out})."):
         train_file(data, out, roles, method, given, options, validation, risk, coverage, seed, device)
@@ -113,6 +121,8 @@ def train_file(
     settings, options = settings or {}, options or {}
     data = read(path, missing="keep", **roles)
     print_line(data.summary())
+    if risk is not None and data.labels.is_floating_point():
+        usage_error("--risk is an error rate, which a regressor does not have; use --coverage")
     train_data, held = split(data, validation=share, by=roles.get("group"), seed=seed)
     stopping, held = separate(held, seed)
     rest = "which calibrate it too" if stopping is held else f"{len(held):,} for calibration"

@@ -14,6 +14,7 @@ from sttau.layers import set_gain, set_memory
 from sttau.methods.defaults import reading_defaults
 from sttau.methods.record import DataSpec
 from sttau.methods.registry import find_method
+from sttau.methods.settings import check_settings
 from sttau.models import (
     DeepEnsemble,
     Posterior,
@@ -36,6 +37,7 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
     Arguments of the model are merged one by one: ``model={"paths": 4}`` leaves the default of ``dropout``.
     """
     method = find_method(name)
+    check_settings(name, given)
     settings: dict[str, Any] = (
         {"cell": next(iter(method.layers)), "hidden_size": hidden_size}
         | reading_defaults(spec, hidden_size)
@@ -47,8 +49,6 @@ def resolve(name: str, spec: DataSpec, given: Mapping[str, Any], hidden_size: in
     settings |= dict(given)
     if usual or "model" in given:
         settings["model"] = usual | dict(given.get("model", {}))
-    if settings["cell"] not in method.layers:
-        raise ValueError(f"cell of {name!r} must be one of {', '.join(method.layers)}, got {settings['cell']!r}")
     return settings
 
 
@@ -71,6 +71,15 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
         >>> build("st-tau", spec, settings, digits, seed=0).layer
         STTauLSTM(8, 16, num_states=4, readout='cell')
     """
+    try:
+        return _build(name, spec, settings, data, seed)
+    except (TypeError, RuntimeError) as error:  # of PyTorch, which does not name the setting
+        shown = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        raise ValueError(f"settings of {name!r} have a value that does not fit: {error} (settings: {shown})") from error
+
+
+def _build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: SequenceDataset, seed: int) -> Predictor:
+    """The same, with the errors of PyTorch."""
     method, options = find_method(name), dict(settings)
     kind = method.layers[options.pop("cell")]
     size, embedding_size = options.pop("size", None), options.pop("embedding_size", 0)
@@ -94,7 +103,10 @@ def build(name: str, spec: DataSpec, settings: Mapping[str, Any], data: Sequence
         except TypeError as error:
             raise ValueError(f"settings of {name!r} do not fit {kind.__name__}: {error}") from error
         if memory is not None:
-            set_memory(layer, memory)
+            try:
+                set_memory(layer, memory)
+            except ValueError as error:
+                raise ValueError(f"memory of {name!r}: {error}") from error
         if gain is not None:
             set_gain(layer, gain)
         if spec.classes is None:

@@ -27,6 +27,7 @@ from sttau.models import Predictor, load
 from sttau.sklearn.series import as_dataset, check_series
 from sttau.sklearn.weights import hold_out, merge_equal
 from sttau.training import TrainOptions, fit
+from sttau.training.options import separate_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -111,12 +112,12 @@ class SequenceEstimator(BaseEstimator):
                 f"settings names {', '.join(own)}; pass these as parameters of their own, seed as random_state, "
                 "sample_weight to fit"
             )
-        options = {name: given.pop(name) for name in list(given) if name in TrainOptions.names()}
-        options = {"progress": False} | options
+        network, training = separate_options(given)
+        options: dict[str, Any] = {"progress": False} | training
         options |= {name: getattr(self, name) for name in ("learning_rate", "batch_size")}
         if options.get("epochs") is None:
             options["updates"] = self.updates
-        return given, options
+        return network, options
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -263,6 +263,22 @@ class TrainOptions:
             del later["loss"]
         smoothing = {"label_smoothing": self.label_smoothing} if self.label_smoothing else {}
         return {name: getattr(self, name) for name in _RESULT_FIELDS} | later | smoothing | {"validates": validates}
+
+
+def separate_options(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings of a network, and options of training; ``mode`` is of either, by its value.
+
+    Example:
+        >>> separate_options({"num_states": 4, "updates": 300, "mode": "exact"})
+        ({'num_states': 4, 'mode': 'exact'}, {'updates': 300})
+        >>> separate_options({"metric": "accuracy", "mode": "max"})
+        ({}, {'metric': 'accuracy', 'mode': 'max'})
+    """
+    names = set(TrainOptions.names())
+    training = {
+        name: value for name, value in settings.items() if name in names and (name != "mode" or value in get_args(Mode))
+    }
+    return {name: value for name, value in settings.items() if name not in training}, training
 
 
 def plain_value(value: Any) -> Any:
