@@ -238,6 +238,8 @@ class _Chain(torch.autograd.Function):
         (batch, k), steps = first.shape, matrices.shape[1] if places is None else places.shape[1]
         given, ctx.size = _accurate(as_array(matrices), steps)
         flat, numbers, ends = given.reshape(-1), as_integers(places), as_integers(lengths)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(matrices):
+            raise IndexError(f"places must be in 0 … {len(matrices) - 1}, got {numbers.min()} … {numbers.max()}")
         pi, sums = empty(given, batch, steps + 1, k), empty(given, batch * steps)
         pi[:, 0] = as_array(first)
         all_pi, size = pi.reshape(-1), batch * steps * k * k
