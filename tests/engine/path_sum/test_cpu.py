@@ -91,8 +91,8 @@ def test_a_second_derivative_is_refused_on_the_kernels_and_available_on_the_refe
         return torch.autograd.grad(matrices.square().sum(), x, create_graph=True)[0].sum()
 
     torch.autograd.grad(slope("reference"), x)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope("cpu").backward()
+    with pytest.raises(RuntimeError, match="second derivatives"):
+        slope("cpu")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sttau.engine import backend
+from sttau.engine.derivatives import first_order
 from sttau.engine.path_sum.cpu_kernels import (
     chain_backward,
     chain_forward,
@@ -131,7 +131,7 @@ class _Rows(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         weight, bias, recurrent, hidden, states, *rest = ctx.saved_tensors
         inputs, results = rest[: ctx.count], rest[ctx.count :]
@@ -253,7 +253,7 @@ class _Chain(torch.autograd.Function):
         return as_tensor(pi).to(first.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         lengths, places = ctx.saved_tensors
         matrices, pi = ctx.matrices, ctx.pi.reshape(-1)
