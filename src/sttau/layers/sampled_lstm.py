@@ -39,6 +39,8 @@ class SampledLSTM(LSTMLayer):
 
     def _run(self, inputs: Tensor, call: Call) -> Output:
         x = inputs if call.embedding is None else F.embedding(inputs, call.embedding)
+        lengths = self._check_batch(x, self._input_dtype(x), x.shape, call.lengths)
+        x, call = clear_padding(x, lengths), call._replace(lengths=lengths)  # NaN there would reach gradients
         if call.steps == "last" and not call.final and call.noise is not None and self._runs_stacked(x, call.mode):
             return Output(self._last_stacked(x, call.lengths, call.noise)[:, None])
         result = self._run_samples(x, call)
@@ -48,7 +50,7 @@ class SampledLSTM(LSTMLayer):
 
     @abstractmethod
     def _run_samples(self, x: Tensor, call: Call) -> Output:
-        """Run all samples over (batch, time, input_size); the output has all steps."""
+        """Run all samples over (batch, time, input_size), checked and zero in the padding; the output has all steps."""
 
     def _input_dtype(self, x: Tensor) -> torch.dtype:
         """The dtype that input must have: that of the weights, or any under autocast."""
@@ -62,7 +64,7 @@ class SampledLSTM(LSTMLayer):
 
     def _last_stacked(self, x: Tensor, lengths: Tensor | None, noise: Noise) -> Tensor:
         """h after the last valid step, (rows, d)."""
-        batch, lengths = x.shape[0], self._check_batch(x, self.dtype, x.shape, lengths)
+        batch = x.shape[0]
         samples_per_sequence(noise, batch)
         parts = self.stacked_parts(x, noise)
         if lengths is not None:
