@@ -267,3 +267,25 @@ def test_nan_in_the_padding_reaches_no_gradient(kind: Any, bidirectional: bool, 
         every.append([output, padded.grad, *slopes])
     for one, other in zip(*every, strict=True):
         close(other, one)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, HeadDropoutLSTM])
+def test_lengths_can_be_compiled(kind: Any) -> None:
+    layer, x, noise = some_layer(kind), some_inputs(), Noise.of(torch.arange(4))
+    compiled = torch.compile(layer, backend="eager")
+    with torch.no_grad():
+        output, (h_n, c_n) = compiled(x, lengths=LENGTHS, noise=noise)
+        expected, ends = layer(x, lengths=LENGTHS, noise=noise)
+    for found, want in zip((output, h_n, c_n), (expected, *ends), strict=True):
+        close(found, want)
+
+
+def test_variational_dropout_is_exported_with_its_gradients() -> None:
+    layer, x = some_layer(VariationalDropoutLSTM, dropout=0.3), some_inputs()
+    exported = torch.export.export(layer, (x,)).module()
+    slopes = []
+    for module in (exported, layer):
+        torch.manual_seed(0)
+        slopes.append(torch.autograd.grad(module(x)[0].square().sum(), list(module.parameters())))
+    for found, want in zip(*slopes, strict=True):
+        torch.testing.assert_close(found, want)

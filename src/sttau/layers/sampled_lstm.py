@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sttau.engine import Noise, backend, stacked
 from sttau.layers.base import WEIGHTS, samples_per_sequence
@@ -92,7 +92,8 @@ class SampledLSTM(LSTMLayer):
         order, back = cast(Tensor, packed.sorted_indices), cast(Tensor, packed.unsorted_indices)
         start = (start[0][:, order], start[1][:, order])
         data, h_n, c_n = torch.lstm(packed.data, packed.batch_sizes, start, *options)
-        output = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=x.shape[1])[0]
+        made = PackedSequence(data, packed.batch_sizes, order, back)
+        output = pad_packed_sequence(made, batch_first=True, total_length=x.shape[1])[0]
         return Output(output, h_n[:, back], c_n[:, back])
 
     def _names(self) -> list[str]:

@@ -68,7 +68,8 @@ def _choose(x: Tensor, weights: MaskedWeights) -> Choice:
     if backend.is_transformed(x.device):
         return "reference"
     size, traced = weights.recurrent.shape[1], torch.compiler.is_compiling()
-    return backend.choose("masked", x.device, x.dtype, size=size, traced=traced)
+    chosen = backend.choose("masked", x.device, x.dtype, size=size, traced=traced)
+    return "reference" if traced and chosen == "stepwise" else chosen  # in-place operations on views have no graph
 
 
 def _kernels(engine: Choice) -> Any:
