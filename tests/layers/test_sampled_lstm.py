@@ -272,7 +272,7 @@ def test_nan_in_the_padding_reaches_no_gradient(kind: Any, bidirectional: bool, 
 @pytest.mark.parametrize("kind", [*KINDS, HeadDropoutLSTM])
 def test_lengths_can_be_compiled(kind: Any) -> None:
     layer, x, noise = some_layer(kind), some_inputs(), Noise.of(torch.arange(4))
-    compiled = torch.compile(layer, backend="eager")
+    compiled: Any = torch.compile(layer, backend="eager")
     with torch.no_grad():
         output, (h_n, c_n) = compiled(x, lengths=LENGTHS, noise=noise)
         expected, ends = layer(x, lengths=LENGTHS, noise=noise)

@@ -295,7 +295,8 @@ def test_noise_on_features_is_there_in_training_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["exact", "deterministic", "soft"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_hooks_of_the_embedding_change_what_the_layer_reads(mode: Any, dropout: float) -> None:
-    model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2, nn.Embedding(5, 2), dropout=dropout))
+    embedding = nn.Embedding(5, 2)
+    model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2, embedding, dropout=dropout))
     x, lengths = torch.tensor([[1, 4, 2], [3, 3, 0]]), torch.tensor([3, 2])
 
     def logits() -> Tensor:
@@ -303,12 +304,12 @@ def test_hooks_of_the_embedding_change_what_the_layer_reads(mode: Any, dropout: 
         return cast(Tensor, model(x, lengths, noise=Noise.of(torch.arange(2))))
 
     before = logits()
-    with model.embedding.register_forward_hook(lambda module, inputs, output: output):
+    with embedding.register_forward_hook(lambda module, inputs, output: output):
         close(logits(), before)
-    with model.embedding.register_forward_hook(lambda module, inputs, output: output * 0):
+    with embedding.register_forward_hook(lambda module, inputs, output: output * 0):
         zeroed = logits()
     with torch.no_grad():
-        model.embedding.weight.zero_()
+        embedding.weight.zero_()
     close(zeroed, logits())
     assert not torch.allclose(zeroed, before, rtol=0, atol=1e-6)
 
@@ -316,10 +317,11 @@ def test_hooks_of_the_embedding_change_what_the_layer_reads(mode: Any, dropout: 
 @pytest.mark.parametrize("mode", ["exact", "deterministic"])
 def test_a_hook_of_the_embedding_may_return_a_batch_of_another_size(mode: Any) -> None:
     """Attribution methods replace the vectors of a batch by several interpolations of each."""
-    model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2, nn.Embedding(5, 2)))
+    embedding = nn.Embedding(5, 2)
+    model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2, embedding))
     x, vectors = torch.randint(5, (4, 6)), torch.randn(20, 6, 2)
-    with model.embedding.register_forward_hook(lambda module, inputs, output: vectors.to(output)):
+    with embedding.register_forward_hook(lambda module, inputs, output: vectors.to(output)):
         found = model(x)
     other = SequenceClassifier(model.layer, 2)
     other.head = model.head
-    close(found, other(vectors.to(model.embedding.weight)))
+    close(found, other(vectors.to(embedding.weight)))

@@ -14,8 +14,8 @@ Backward = TypeVar("Backward", bound=Callable[..., Any])
 def first_order(backward: Backward) -> Backward:
     """Decorate the backward pass of an engine, so that it raises where its result would have to be differentiated.
 
-    ``torch.autograd.function.once_differentiable`` raises only where the gradients of all inputs are asked for. Those of
-    some of them, a Hessian for example, would be zero without a word.
+    ``torch.autograd.function.once_differentiable`` raises only where the gradients of all inputs are asked for. A
+    Hessian, which asks for those of some of them, would be zero without a word.
 
     Example:
         >>> import sttau

@@ -16,7 +16,6 @@ from sttau.layers.call import Call, Output
 from sttau.layers.lstm_gru import GRULayer
 from sttau.padding import clear_padding, last_valid_step, reverse_steps
 
-
 _LOG_ZERO = -1000.0  # e^-1000 is 0, also in float64
 
 

@@ -145,9 +145,9 @@ class SamplingFreeGRU(GRULayer):
         parts = []
         for name, mean in self.named_parameters():
             if not name.endswith("_rho"):
-                mean, rho = (_widened(part) for part in (mean, self.weight(f"{name}_rho")))
+                center, rho = _widened(mean), _widened(self.weight(f"{name}_rho"))
                 ratio = (F.softplus(rho) / self.prior_scale).square()
-                parts.append(0.5 * ((mean / self.prior_scale).square() + ratio - 1 - ratio.log()).sum())
+                parts.append(0.5 * ((center / self.prior_scale).square() + ratio - 1 - ratio.log()).sum())
         return torch.stack(parts).sum()
 
     def moments(self, inputs: Tensor, lengths: Tensor | None = None) -> Moments:

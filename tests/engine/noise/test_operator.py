@@ -126,6 +126,6 @@ def test_normal_draws_follow_from_seed_sample_and_layer_alone() -> None:
 
 @pytest.mark.parametrize(("sequence", "sample"), [((4,), (1,)), ((4, 1), (4, 1)), ((), ())])
 def test_sequence_and_sample_have_one_number_per_row(sequence: tuple[int, ...], sample: tuple[int, ...]) -> None:
-    numbers = (torch.zeros(shape, dtype=torch.int64) for shape in (sequence, sample))
+    rows, samples = (torch.zeros(shape, dtype=torch.int64) for shape in (sequence, sample))
     with pytest.raises(ValueError, match=r"sequence and sample must have one number per row"):
-        Noise(torch.tensor(0), *numbers)
+        Noise(torch.tensor(0), rows, samples)
