@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, load
 from sttau.engine import Noise
-from sttau.layers import RecurrentLayer
+from sttau.layers import RecurrentLayer, as_layer
 from sttau.models import SequenceModel
 from tests.models.small_models import DOUBLE, batch_for, bold, both_inputs, close, every_layer, layer_of, table
 
@@ -287,6 +287,15 @@ def test_noise_on_features_is_there_in_training_only(tmp_path: Path) -> None:
         SequenceClassifier(nn.LSTM(3, 8), 2, input_noise=-1)
     with pytest.raises(ValueError, match="for token ids use word_dropout"):
         SequenceClassifier(nn.LSTM(3, 8), 2, nn.Embedding(5, 3), input_noise=0.1)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_nan_in_the_padding_reaches_no_gradient_of_an_adapted_layer(kind: Any, bidirectional: bool) -> None:
+    layer, x, lengths = as_layer(kind(2, 4, bidirectional=bidirectional)), torch.randn(2, 4, 2), torch.tensor([4, 2])
+    x[1, 2:] = torch.nan
+    layer.features(x, lengths).sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in layer.parameters() if weight.grad is not None)
 
 
 # -- hooks of the embedding --------------------------------------------------------------------------------------
