@@ -7,11 +7,13 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import sttau
 from sttau.engine import Noise, backend, choose, using
 from sttau.engine.backend import Operator
 from sttau.engine.recurrence import reference
+from sttau.layers import FiniteStateRNN
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -153,3 +155,19 @@ def test_noise_is_required() -> None:
         sttau.engine.run("lstm", torch.randn(2, 4, 3), weights)
     sttau.engine.run("lstm", torch.randn(2, 4, 3), weights, mode="deterministic")
     sttau.engine.run("lstm", torch.randn(2, 4, 3), weights, noise=Noise.of(torch.arange(2)))
+
+
+@pytest.mark.parametrize("kind", [sttau.STTauGRU, sttau.STTauLSTM, sttau.layers.VariationalDropoutLSTM])
+@pytest.mark.parametrize("before", [False, True], ids=["fake first", "real first"])
+def test_constants_are_not_shared_between_real_and_fake_tensors(kind: Any, before: bool) -> None:
+    batch = 50 + 2 * before  # a size of which no other test has made constants
+
+    def run() -> torch.Size:
+        layer = kind(3, 8, 4) if issubclass(kind, FiniteStateRNN) else kind(3, 8)
+        return layer(torch.randn(5, batch, 3))[0].shape  # type: ignore[no-any-return]
+
+    if before:
+        run()
+    with FakeTensorMode(), using("reference"):
+        assert run() == (5, batch, 8)
+    assert run() == (5, batch, 8)

@@ -308,3 +308,11 @@ def test_exact_features_of_tokens_are_those_of_their_vectors(
     torch.testing.assert_close(found, expected)
     slope, true_slope = (torch.autograd.grad(output.square().sum(), table)[0] for output in (found, expected))
     torch.testing.assert_close(slope, true_slope)
+
+
+def test_exact_mode_with_lengths_is_compiled_as_one_graph() -> None:
+    layer, lengths = some_layer("GRU", mode="exact"), torch.tensor([3, 6, 1, 4])
+    x = some_inputs()
+    compiled = torch.compile(lambda x, lengths: layer.features(x, lengths), backend="eager", fullgraph=True)
+    with torch.no_grad():
+        assert_close([compiled(x, lengths)], [layer.features(x, lengths)])

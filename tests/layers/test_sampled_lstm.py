@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sttau.engine import Noise, stacked
-from sttau.layers import LAYERS, BayesLSTM, LSTMLayer, VariationalDropoutLSTM
+from sttau.layers import LAYERS, BayesLSTM, HeadDropoutLSTM, LSTMLayer, VariationalDropoutLSTM
 
 EXACTLY = 1e-12  # for sums in float64 that differ only in their order
 LENGTHS = torch.tensor([3, 6, 1, 4])
@@ -250,3 +250,42 @@ def test_half_precision_runs(kind: Any) -> None:
 def test_what_cannot_be_is_refused_by_name(kind: Any, call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(some_layer(kind), some_inputs())
+
+
+@pytest.mark.parametrize("kind", [*KINDS, HeadDropoutLSTM])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("mode", ["sampled", "deterministic"])
+def test_nan_in_the_padding_reaches_no_gradient(kind: Any, bidirectional: bool, mode: Any) -> None:
+    layer, x, noise = some_layer(kind, bidirectional=bidirectional), some_inputs(), Noise.of(torch.arange(4))
+    every = []
+    for padding in (0.0, torch.nan):
+        layer.zero_grad()
+        padded = x.masked_fill((torch.arange(6) >= LENGTHS[:, None])[..., None], padding).requires_grad_()
+        output = layer.features(padded, LENGTHS, noise=noise, mode=mode)
+        output.square().sum().backward()
+        slopes = [weight.grad for weight in layer.parameters() if weight.grad is not None]
+        every.append([output, padded.grad, *slopes])
+    for one, other in zip(*every, strict=True):
+        close(other, one)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, HeadDropoutLSTM])
+def test_lengths_can_be_compiled(kind: Any) -> None:
+    layer, x, noise = some_layer(kind), some_inputs(), Noise.of(torch.arange(4))
+    compiled: Any = torch.compile(layer, backend="eager")
+    with torch.no_grad():
+        output, (h_n, c_n) = compiled(x, lengths=LENGTHS, noise=noise)
+        expected, ends = layer(x, lengths=LENGTHS, noise=noise)
+    for found, want in zip((output, h_n, c_n), (expected, *ends), strict=True):
+        close(found, want)
+
+
+def test_variational_dropout_is_exported_with_its_gradients() -> None:
+    layer, x = some_layer(VariationalDropoutLSTM, dropout=0.3), some_inputs()
+    exported = torch.export.export(layer, (x,)).module()
+    slopes = []
+    for module in (exported, layer):
+        torch.manual_seed(0)
+        slopes.append(torch.autograd.grad(module(x)[0].square().sum(), list(module.parameters())))
+    for found, want in zip(*slopes, strict=True):
+        torch.testing.assert_close(found, want)

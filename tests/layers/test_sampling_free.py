@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import sttau
+from sttau.engine import Noise
 from sttau.layers import SamplingFreeGRU
 from sttau.layers.sampling_free import Moments, sigmoid, tanh
 
@@ -65,3 +66,31 @@ def test_predictions_after_every_step_and_of_streams_agree() -> None:
     for step in range(6):
         torch.testing.assert_close(stream.step(x[:, step]).mean, whole[:, step], rtol=0, atol=1e-6)
     assert bool((sttau.predict(model, x).epistemic > 0).all())
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.3, 1e-12), (20.0, 1.0), (-20.0, 1e-6)])
+def test_a_small_variance_is_accurate_in_float32(mean: float, variance: float) -> None:
+    fine, found = (sigmoid(Moments(*torch.tensor([mean, variance], dtype=d))) for d in (torch.float64, torch.float32))
+    torch.testing.assert_close(found.variance.double(), fine.variance, rtol=1e-5, atol=0)
+    assert found.variance.item() > 0
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["autocast", "bfloat16"])
+def test_half_precision_keeps_the_variance(half: bool) -> None:
+    torch.manual_seed(0)
+    layer, x, noise = (
+        SamplingFreeGRU(3, 16, rho=-4.0),
+        torch.randn(6, 4, 3).bfloat16().float(),
+        Noise.of(torch.arange(4)),
+    )
+    expected, drawn = layer.bfloat16().float().moments(x).variance, layer(x, noise=noise)[0]
+    if half:
+        x = x.bfloat16()
+        layer.bfloat16()
+    with torch.autocast("cpu", enabled=not half):
+        found, output = layer.moments(x).variance, layer(x, noise=noise)[0]
+        divergence = layer.kl_divergence()
+    assert output.dtype == x.dtype
+    torch.testing.assert_close(found.float(), expected, rtol=0.01, atol=0)
+    torch.testing.assert_close(output.float(), drawn, rtol=0, atol=0.01)
+    torch.testing.assert_close(divergence, layer.float().kl_divergence())

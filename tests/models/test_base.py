@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from sttau import SequenceClassifier, SequenceRegressor, STTauGRU, STTauLSTM, load
 from sttau.engine import Noise
-from sttau.layers import RecurrentLayer
+from sttau.layers import RecurrentLayer, as_layer
 from sttau.models import SequenceModel
 from tests.models.small_models import DOUBLE, batch_for, bold, both_inputs, close, every_layer, layer_of, table
 
@@ -287,3 +287,50 @@ def test_noise_on_features_is_there_in_training_only(tmp_path: Path) -> None:
         SequenceClassifier(nn.LSTM(3, 8), 2, input_noise=-1)
     with pytest.raises(ValueError, match="for token ids use word_dropout"):
         SequenceClassifier(nn.LSTM(3, 8), 2, nn.Embedding(5, 3), input_noise=0.1)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_nan_in_the_padding_reaches_no_gradient_of_an_adapted_layer(kind: Any, bidirectional: bool) -> None:
+    layer, x, lengths = as_layer(kind(2, 4, bidirectional=bidirectional)), torch.randn(2, 4, 2), torch.tensor([4, 2])
+    x[1, 2:] = torch.nan
+    layer.features(x, lengths).sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in layer.parameters() if weight.grad is not None)
+
+
+# -- hooks of the embedding --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["exact", "deterministic", "soft"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_hooks_of_the_embedding_change_what_the_layer_reads(mode: Any, dropout: float) -> None:
+    embedding = nn.Embedding(5, 2)
+    model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2, embedding, dropout=dropout))
+    x, lengths = torch.tensor([[1, 4, 2], [3, 3, 0]]), torch.tensor([3, 2])
+
+    def logits() -> Tensor:
+        torch.manual_seed(0)
+        return cast(Tensor, model(x, lengths, noise=Noise.of(torch.arange(2))))
+
+    before = logits()
+    with embedding.register_forward_hook(lambda module, inputs, output: output):
+        close(logits(), before)
+    with embedding.register_forward_hook(lambda module, inputs, output: output * 0):
+        zeroed = logits()
+    with torch.no_grad():
+        embedding.weight.zero_()
+    close(zeroed, logits())
+    assert not torch.allclose(zeroed, before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["exact", "deterministic"])
+def test_a_hook_of_the_embedding_may_return_a_batch_of_another_size(mode: Any) -> None:
+    """Attribution methods replace the vectors of a batch by several interpolations of each."""
+    embedding = nn.Embedding(5, 2)
+    model = bold(SequenceClassifier(STTauGRU(2, 4, 3, mode=mode), 2, embedding))
+    x, vectors = torch.randint(5, (4, 6)), torch.randn(20, 6, 2)
+    with embedding.register_forward_hook(lambda module, inputs, output: vectors.to(output)):
+        found = model(x)
+    other = SequenceClassifier(model.layer, 2)
+    other.head = model.head
+    close(found, other(vectors.to(embedding.weight)))

@@ -14,8 +14,9 @@ Maker = TypeVar("Maker", bound=Callable[..., Any])
 def cached_constant(make: Maker) -> Maker:
     """Cache the tensors that a function of sizes and, as the last argument, a device creates. Do not write to them.
 
-    The cache is not used while a compiler traces, nor while a CUDA graph, which has its own memory, is captured. Cached
-    tensors can be used in training even if they were created under ``torch.inference_mode``.
+    The cache is not used while a compiler traces, nor while a CUDA graph, which has its own memory, is captured, nor
+    inside a mode that may replace tensors by others, as ``FakeTensorMode`` does. Cached tensors can be used in training
+    even if they were created under ``torch.inference_mode``.
 
     Example:
         >>> ones = cached_constant(lambda size, device: torch.ones(size, device=device))
@@ -30,7 +31,7 @@ def cached_constant(make: Maker) -> Maker:
 
     @wraps(make)
     def get(*sizes: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
             return make(*sizes)
         captured = sizes[-1].type == "cuda" and torch.cuda.is_current_stream_capturing()
         return make(*sizes) if captured else once(*sizes)

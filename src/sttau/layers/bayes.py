@@ -177,7 +177,7 @@ class BayesLSTM(SampledLSTM):
         return [stacked.Part(x, stacked.Weights(*(weights[f"{name}_l0"] for name in WEIGHTS))) for weights in drawn]
 
     def _run_samples(self, x: Tensor, call: Call) -> Output:
-        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, call.lengths)
+        batch, lengths = x.shape[0], call.lengths
         one = call.noise is None or call.mode == "deterministic"
         samples = 1 if call.noise is None or one else samples_per_sequence(call.noise, batch)
         results = [

@@ -16,6 +16,8 @@ from sttau.layers.call import Call, Output
 from sttau.layers.lstm_gru import GRULayer
 from sttau.padding import clear_padding, last_valid_step, reverse_steps
 
+_LOG_ZERO = -1000.0  # e^-1000 is 0, also in float64
+
 
 class _Minimal(GRULayer):
     """h_t = a_t h_{t-1} + b_t with positive a_t and b_t that depend on x_t alone, computed as a sum in log space."""
@@ -80,10 +82,16 @@ class _Minimal(GRULayer):
         return Output(output, torch.stack(ends))
 
     def _scan(self, x: Tensor, suffix: str, start: Tensor | None) -> Tensor:
-        """h of all steps of (time, batch, features): h_t = e^{A_t} (h_0 + Σ e^{log b_s - A_s}), A the sum of log a."""
+        """h of all steps of (time, batch, features): h_t = e^{A_t} (h_0 + Σ e^{log b_s - A_s}), A the sum of log a.
+
+        A_t grows with t, and at once where an input is large, so that differences of such sums would have few correct
+        digits in float32: they are float64 where the device has it, and log a is bounded where a is 0 in any dtype.
+        """
         bias = getattr(self, f"bias_ih_{suffix}", None)
         gates = F.linear(x, self.weight(f"weight_ih_{suffix}"), bias)
         keep, add = self._coefficients(gates.to(torch.promote_types(gates.dtype, torch.float32)))
+        exact = torch.float32 if x.device.type == "mps" else torch.float64
+        keep, add = keep.to(exact).clamp_min(_LOG_ZERO), add.to(exact)
         if start is not None:  # as a step before the first
             tiny = torch.finfo(add.dtype).tiny
             add = torch.cat([start.to(add).clamp_min(tiny).log()[None], add])

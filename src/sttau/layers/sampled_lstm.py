@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sttau.engine import Noise, backend, stacked
 from sttau.layers.base import WEIGHTS, samples_per_sequence
@@ -39,6 +39,8 @@ class SampledLSTM(LSTMLayer):
 
     def _run(self, inputs: Tensor, call: Call) -> Output:
         x = inputs if call.embedding is None else F.embedding(inputs, call.embedding)
+        lengths = self._check_batch(x, self._input_dtype(x), x.shape, call.lengths)
+        x, call = clear_padding(x, lengths), call._replace(lengths=lengths)  # NaN there would reach gradients
         if call.steps == "last" and not call.final and call.noise is not None and self._runs_stacked(x, call.mode):
             return Output(self._last_stacked(x, call.lengths, call.noise)[:, None])
         result = self._run_samples(x, call)
@@ -48,7 +50,7 @@ class SampledLSTM(LSTMLayer):
 
     @abstractmethod
     def _run_samples(self, x: Tensor, call: Call) -> Output:
-        """Run all samples over (batch, time, input_size); the output has all steps."""
+        """Run all samples over (batch, time, input_size), checked and zero in the padding; the output has all steps."""
 
     def _input_dtype(self, x: Tensor) -> torch.dtype:
         """The dtype that input must have: that of the weights, or any under autocast."""
@@ -62,7 +64,7 @@ class SampledLSTM(LSTMLayer):
 
     def _last_stacked(self, x: Tensor, lengths: Tensor | None, noise: Noise) -> Tensor:
         """h after the last valid step, (rows, d)."""
-        batch, lengths = x.shape[0], self._check_batch(x, self.dtype, x.shape, lengths)
+        batch = x.shape[0]
         samples_per_sequence(noise, batch)
         parts = self.stacked_parts(x, noise)
         if lengths is not None:
@@ -90,7 +92,8 @@ class SampledLSTM(LSTMLayer):
         order, back = cast(Tensor, packed.sorted_indices), cast(Tensor, packed.unsorted_indices)
         start = (start[0][:, order], start[1][:, order])
         data, h_n, c_n = torch.lstm(packed.data, packed.batch_sizes, start, *options)
-        output = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=x.shape[1])[0]
+        made = PackedSequence(data, packed.batch_sizes, order, back)
+        output = pad_packed_sequence(made, batch_first=True, total_length=x.shape[1])[0]
         return Output(output, h_n[:, back], c_n[:, back])
 
     def _names(self) -> list[str]:

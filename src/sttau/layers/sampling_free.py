@@ -40,7 +40,7 @@ def sigmoid(x: Moments) -> Moments:
     """Approximate mean s and variance s (1 - s) (1 - 1 / r) of a logistic function (Daunizeau, 2017).
 
     Here s is the function at m / r, and r = √(1 + π v / 8). Unlike the formulas of Hwang et al., the variance is 0
-    where that of x is.
+    where that of x is. 1 - s and 1 - 1 / r are computed without differences of numbers that are about equal.
 
     Example:
         >>> mean, variance = sigmoid(Moments(torch.tensor(0.0), torch.tensor(1.0)))
@@ -48,8 +48,9 @@ def sigmoid(x: Moments) -> Moments:
         (0.5, 0.038)
     """
     root = (1 + ZETA * x.variance).sqrt()
-    mean = (x.mean / root).sigmoid()
-    return Moments(mean, mean * (1 - mean) * (1 - 1 / root))
+    scaled = x.mean / root
+    mean = scaled.sigmoid()
+    return Moments(mean, mean * (-scaled).sigmoid() * (ZETA * x.variance / (root * (root + 1))))
 
 
 def tanh(x: Moments) -> Moments:
@@ -144,35 +145,45 @@ class SamplingFreeGRU(GRULayer):
         parts = []
         for name, mean in self.named_parameters():
             if not name.endswith("_rho"):
-                ratio = (F.softplus(self.weight(f"{name}_rho")) / self.prior_scale).square()
-                parts.append(0.5 * ((mean / self.prior_scale).square() + ratio - 1 - ratio.log()).sum())
+                center, rho = _widened(mean), _widened(self.weight(f"{name}_rho"))
+                ratio = (F.softplus(rho) / self.prior_scale).square()
+                parts.append(0.5 * ((center / self.prior_scale).square() + ratio - 1 - ratio.log()).sum())
         return torch.stack(parts).sum()
 
     def moments(self, inputs: Tensor, lengths: Tensor | None = None) -> Moments:
         """Return mean and variance of the hidden state after each step of (batch, time, input_size)."""
-        return self._propagate(inputs, Call("deterministic", lengths))[0]
+        output, _ = self._propagate(inputs, Call("deterministic", lengths))
+        return _in_dtype(output, inputs.dtype)
 
     def _run(self, inputs: Tensor, call: Call) -> Output:
         x = inputs if call.embedding is None else F.embedding(inputs, call.embedding)
-        output, ends = self._propagate(x, call)
+        output, moments = self._propagate(x, call)
+        ends = _in_dtype(moments, x.dtype)
         if call.steps == "last":
             every = (last_valid_step(part, call.lengths, self.num_directions)[:, None] for part in output)
             output = Moments(*every)
         if call.mode == "deterministic":
-            return Output(output.mean, *ends)
+            return Output(output.mean.to(x.dtype), *ends)
         noise = Noise.fresh(len(x), x.device) if call.noise is None else call.noise
         samples = samples_per_sequence(noise, len(x))
         drawn = replace(noise, first_step=0).uniform(0, 1, self.output_size)  # the same at every step
         normal = torch.special.ndtri(drawn.double()).to(output.mean.dtype)
         mean, deviation = (part.repeat(samples, 1, 1) for part in (output.mean, _root(output.variance)))
-        return Output(mean + deviation * normal, *(end.repeat(1, samples, 1) for end in ends))
+        return Output((mean + deviation * normal).to(x.dtype), *(end.repeat(1, samples, 1) for end in ends))
 
     def _propagate(self, x: Tensor, call: Call) -> tuple[Moments, Moments]:
-        """Moments of the output, (batch, time, d), and after the last step of each layer and direction."""
+        """Moments of the output, (batch, time, d), and after the last step of each layer and direction.
+
+        They are at least float32: in half precision, and under autocast, small variances would be lost.
+        """
         dtype = x.dtype if backend.is_mixed(x.device) else self.dtype
         lengths = self._check_batch(x, dtype, x.shape, call.lengths)
         lengths = None if lengths is None else lengths.to(x.device)
-        x = clear_padding(x, lengths).transpose(0, 1)
+        with backend.full_precision(x.device):
+            return self._layers(_widened(clear_padding(x, lengths)).transpose(0, 1), lengths, call)
+
+    def _layers(self, x: Tensor, lengths: Tensor | None, call: Call) -> tuple[Moments, Moments]:
+        """As :meth:`_propagate`, for (time, batch, features)."""
         read = Moments(x, torch.zeros_like(x))
         ends = []
         for layer in range(self.num_layers):
@@ -193,8 +204,8 @@ class SamplingFreeGRU(GRULayer):
 
     def _start(self, call: Call, index: int) -> Moments:
         assert call.hidden is not None
-        mean = call.hidden[index]
-        return Moments(mean, torch.zeros_like(mean) if call.memory is None else call.memory[index])
+        mean = _widened(call.hidden[index])
+        return Moments(mean, torch.zeros_like(mean) if call.memory is None else _widened(call.memory[index]))
 
     def _steps(self, x: Moments, suffix: str, start: Moments | None) -> Moments:
         """Moments of h after every step of (time, batch, features)."""
@@ -214,7 +225,8 @@ class SamplingFreeGRU(GRULayer):
 
         def moments(name: str) -> Moments:
             full = f"{name}_{kind}_{suffix}"
-            return Moments(self.weight(full), F.softplus(self.weight(f"{full}_rho")).square())
+            mean, rho = _widened(self.weight(full)), _widened(self.weight(f"{full}_rho"))
+            return Moments(mean, F.softplus(rho).square())
 
         weight, bias = moments("weight"), moments("bias") if self.bias else None
         second = weight.variance + weight.mean.square()
@@ -250,6 +262,15 @@ def _step(x: Moments, hidden: Moments, weights: Affine) -> Moments:
 def _chunk(x: Moments) -> list[Moments]:
     """The three gates."""
     return [Moments(mean, variance) for mean, variance in zip(*(part.chunk(3, dim=-1) for part in x), strict=True)]
+
+
+def _widened(x: Tensor) -> Tensor:
+    """The same in at least float32."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _in_dtype(moments: Moments, dtype: torch.dtype) -> Moments:
+    return Moments(*(part.to(dtype) for part in moments))
 
 
 def _root(variance: Tensor) -> Tensor:

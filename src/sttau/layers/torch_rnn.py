@@ -91,8 +91,8 @@ class TorchRNN(RecurrentLayer):
             )
             padded = pad_packed_sequence(self.rnn(packed)[0], self.batch_first, total_length=x.shape[1])[0]
             output = self._swap(padded)
-        else:  # one direction: steps beyond a sequence's end cannot change what came before
-            raw, end = self.rnn(self._swap(x), self._start(call))
+        else:  # one direction: steps beyond a sequence's end change nothing before it, but NaN would reach gradients
+            raw, end = self.rnn(self._swap(clear_padding(x, lengths)), self._start(call))
             output = self._swap(raw)
             if call.final and lengths is None:
                 return Output(output, *(end if self.is_lstm else (end, None)))

@@ -141,7 +141,7 @@ class VariationalDropoutLSTM(SampledLSTM):
         return [stacked.Part(x, weights, masks.recurrent)]
 
     def _run_samples(self, x: Tensor, call: Call) -> Output:
-        batch, lengths = x.shape[0], self._check_batch(x, self._input_dtype(x), x.shape, call.lengths)
+        batch, lengths = x.shape[0], call.lengths
         if call.mode == "deterministic":
             return self._fused(x, call, lengths, dict(self.named_parameters()))
         noise = Noise.fresh(batch, x.device) if call.noise is None else call.noise

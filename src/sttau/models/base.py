@@ -224,6 +224,8 @@ class SequenceModel(Predictor):
             return None
         if type(embedding) is not nn.Embedding or embedding.scale_grad_by_freq or embedding.sparse:
             return None
+        if _is_changed(embedding):
+            return None
         if embedding.padding_idx is not None and torch.is_grad_enabled():  # its vector must stay as it is
             return None
         return embedding.weight
@@ -231,8 +233,9 @@ class SequenceModel(Predictor):
     def chain(self, inputs: Tensor, lengths: Tensor | None = None) -> Chain:
         """Return the Markov chains that the sequences drive (GRU form; docs/mathematics.md, §4).
 
-        With an embedding, the matrices are computed once per distinct token. Dropout then drops the same components of
-        a token's vector wherever it occurs in the batch.
+        With an embedding, the matrices are computed once per distinct token, unless it has hooks, which may return
+        another vector for each step. Dropout drops the same components of a token's vector wherever it occurs in the
+        batch.
         """
         self.layer.check_exact()
         layer = self.finite_state_layer
@@ -240,6 +243,12 @@ class SequenceModel(Predictor):
         places: Tensor | None = None
         if self.embedding is None:
             first, table = layer.chain(inputs, lengths)
+        elif _is_changed(self.embedding):
+            vectors = self.embedding(inputs)
+            if self.training and self.dropout:
+                kept = F.dropout(torch.ones_like(self.embedding.weight), self.dropout)
+                vectors = vectors * F.embedding(inputs, kept)
+            first, table = layer.chain(vectors, lengths)
         else:
             size = self.embedding.num_embeddings
             vectors_of: Callable[[Tensor], Tensor] = self.embedding
@@ -332,3 +341,9 @@ class SequenceModel(Predictor):
             "dtype": str(self.dtype).removeprefix("torch."),
             "data": self._metadata.config(),
         }
+
+
+def _is_changed(module: nn.Module) -> bool:
+    """Whether a module has hooks, or a ``forward`` of its own instead of its class's."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)

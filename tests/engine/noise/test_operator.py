@@ -122,3 +122,10 @@ def test_normal_draws_follow_from_seed_sample_and_layer_alone() -> None:
     assert torch.equal(draw(), Noise.of(torch.arange(3), samples=2, seed=1).normal(2, 20)[:9])
     others = [draw(seed=2), draw(sample=1), draw(layer=1), draw(seed=1 + 2**32)]
     assert all(not bool((draw() == other).any()) for other in others)
+
+
+@pytest.mark.parametrize(("sequence", "sample"), [((4,), (1,)), ((4, 1), (4, 1)), ((), ())])
+def test_sequence_and_sample_have_one_number_per_row(sequence: tuple[int, ...], sample: tuple[int, ...]) -> None:
+    rows, samples = (torch.zeros(shape, dtype=torch.int64) for shape in (sequence, sample))
+    with pytest.raises(ValueError, match=r"sequence and sample must have one number per row"):
+        Noise(torch.tensor(0), rows, samples)

@@ -91,5 +91,29 @@ def test_a_second_derivative_is_refused_on_the_kernels_and_available_on_the_refe
         return torch.autograd.grad(matrices.square().sum(), x, create_graph=True)[0].sum()
 
     torch.autograd.grad(slope("reference"), x)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope("cpu").backward()
+    with pytest.raises(RuntimeError, match="second derivatives"):
+        slope("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "matrices", "lengths", "places"),
+    [
+        ("matrices", (3, 5, 2, 2), None, None),
+        ("matrices", (4, 5, 3, 3), None, None),
+        ("matrices", (7, 3, 2), None, (4, 5)),
+        ("places", (7, 2, 2), None, (3, 5)),
+        ("lengths", (4, 5, 2, 2), (3,), None),
+    ],
+)
+def test_tensors_of_different_batches_are_refused(
+    name: str, matrices: tuple[int, ...], lengths: tuple[int, ...] | None, places: tuple[int, ...] | None
+) -> None:
+    steps, numbers = (None if shape is None else torch.ones(shape, dtype=torch.int64) for shape in (lengths, places))
+    with pytest.raises(ValueError, match=f"{name} must have shape"):
+        path_sum.state_distribution(torch.rand(4, 2), torch.rand(matrices), steps, places=numbers)
+
+
+def test_the_number_of_a_matrix_that_does_not_exist_is_refused() -> None:
+    for place in (-1, 7):
+        with pytest.raises(IndexError, match=r"places must be in 0 … 6"):
+            path_sum.state_distribution(torch.rand(1, 2), torch.rand(7, 2, 2), places=torch.tensor([[0, place]]))

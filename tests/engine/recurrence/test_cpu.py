@@ -359,3 +359,18 @@ def test_bfloat16_is_only_storage() -> None:
         true, _ = layer(x, noise=noise)
     assert ours.dtype == torch.bfloat16
     torch.testing.assert_close(ours, true, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("token", [-1, 5])
+def test_token_ids_outside_the_vocabulary_are_refused_except_in_padding(cell: Cell, token: int) -> None:
+    layer = {"lstm": sttau.STTauLSTM, "gru": sttau.STTauGRU}[cell](3, 8, 4, batch_first=True)
+    tokens, table, noise = torch.tensor([[0, 2, 4], [1, 3, token]]), torch.randn(5, 3), Noise.of(torch.arange(2))
+    with pytest.raises(IndexError, match=f"token ids must be in 0 … 4, got {min(token, 0)} … {max(token, 4)}"):
+        layer.features(tokens, noise=noise, embedding=table)
+    with pytest.raises(IndexError), torch.no_grad():
+        torch.compile(layer.features, backend="eager")(tokens, noise=noise, embedding=table)
+    lengths = torch.tensor([3, 2])
+    found = layer.features(tokens, lengths, noise=noise, embedding=table)
+    tokens[1, 2] = 0
+    torch.testing.assert_close(found, layer.features(tokens, lengths, noise=noise, embedding=table))

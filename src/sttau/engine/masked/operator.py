@@ -18,10 +18,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sttau.engine import backend
 from sttau.engine.backend import Choice
+from sttau.engine.derivatives import first_order
 from sttau.engine.masked import reference, stepwise
 from sttau.engine.masked.reference import MaskedWeights
 
@@ -68,7 +68,8 @@ def _choose(x: Tensor, weights: MaskedWeights) -> Choice:
     if backend.is_transformed(x.device):
         return "reference"
     size, traced = weights.recurrent.shape[1], torch.compiler.is_compiling()
-    return backend.choose("masked", x.device, x.dtype, size=size, traced=traced)
+    chosen = backend.choose("masked", x.device, x.dtype, size=size, traced=traced)
+    return "reference" if traced and chosen == "stepwise" else chosen  # in-place operations on views have no graph
 
 
 def _kernels(engine: Choice) -> Any:
@@ -139,7 +140,7 @@ class _Masked(torch.autograd.Function):
         return output, last
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_output: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight, recurrent, bias, mask, lengths, gates, cells, dropped = ctx.saved_tensors
         _, needs_x, needs_weight, needs_recurrent, needs_bias, _, needs_hidden, _, _ = ctx.needs_input_grad

@@ -31,6 +31,15 @@ class Noise:
     first_step: int = 0
     layer: int = 0
 
+    def __post_init__(self) -> None:
+        """Raise unless there is one sequence and one sample number per row: kernels would read beyond an end."""
+        rows, samples = self.sequence.shape, self.sample.shape
+        if len(rows) != 1 or rows != samples:
+            raise ValueError(
+                "sequence and sample must have one number per row, with the same shape (rows,), "
+                f"got {tuple(rows)} and {tuple(samples)}; Noise.of makes both"
+            )
+
     @classmethod
     def of(cls, sequence: Tensor, samples: int = 1, seed: int = 0, first_sample: int = 0) -> Noise:
         """Noise for ``samples`` samples of the given sequences; rows are ordered sample by sample.

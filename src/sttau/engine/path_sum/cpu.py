@@ -15,9 +15,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sttau.engine import backend
+from sttau.engine.derivatives import first_order
 from sttau.engine.path_sum.cpu_kernels import (
     chain_backward,
     chain_forward,
@@ -131,7 +131,7 @@ class _Rows(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         weight, bias, recurrent, hidden, states, *rest = ctx.saved_tensors
         inputs, results = rest[: ctx.count], rest[ctx.count :]
@@ -238,6 +238,8 @@ class _Chain(torch.autograd.Function):
         (batch, k), steps = first.shape, matrices.shape[1] if places is None else places.shape[1]
         given, ctx.size = _accurate(as_array(matrices), steps)
         flat, numbers, ends = given.reshape(-1), as_integers(places), as_integers(lengths)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(matrices):
+            raise IndexError(f"places must be in 0 … {len(matrices) - 1}, got {numbers.min()} … {numbers.max()}")
         pi, sums = empty(given, batch, steps + 1, k), empty(given, batch * steps)
         pi[:, 0] = as_array(first)
         all_pi, size = pi.reshape(-1), batch * steps * k * k
@@ -251,7 +253,7 @@ class _Chain(torch.autograd.Function):
         return as_tensor(pi).to(first.dtype)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         lengths, places = ctx.saved_tensors
         matrices, pi = ctx.matrices, ctx.pi.reshape(-1)

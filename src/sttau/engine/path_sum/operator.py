@@ -148,6 +148,7 @@ def state_distribution(
     Returns:
         (batch, time, k), rows on the simplex.
     """
+    _check_shapes(first, matrices, lengths, places)
     if (matrices if places is None else places).shape[1] == 0:
         return first[:, None]
     device, dtype, states = matrices.device, matrices.dtype, first.shape[-1]
@@ -159,6 +160,25 @@ def state_distribution(
         return reference.state_distribution(first, look_up(matrices, places), lengths)
     result: Tensor = _module("state_distribution", chosen).state_distribution(first, matrices, lengths, places)
     return result
+
+
+def _check_shapes(first: Tensor, matrices: Tensor, lengths: Tensor | None, places: Tensor | None) -> None:
+    """Raise if the tensors are not of one batch: kernels would read beyond their ends."""
+    batch, k = first.shape
+    if places is None:
+        if matrices.dim() != 4 or matrices.shape[0] != batch or tuple(matrices.shape[2:]) != (k, k):
+            raise ValueError(
+                f"matrices must have shape ({batch}, time - 1, {k}, {k}), as first is ({batch}, {k}), "
+                f"got {tuple(matrices.shape)}"
+            )
+    elif matrices.dim() != 3 or tuple(matrices.shape[1:]) != (k, k):
+        raise ValueError(f"matrices must have shape (n, {k}, {k}) where places are given, got {tuple(matrices.shape)}")
+    elif places.dim() != 2 or places.shape[0] != batch:
+        raise ValueError(
+            f"places must have shape ({batch}, time - 1), one row per row of first, got {tuple(places.shape)}"
+        )
+    if lengths is not None and tuple(lengths.shape) != (batch,):
+        raise ValueError(f"lengths must have shape ({batch},), one per row of first, got {tuple(lengths.shape)}")
 
 
 def look_up(matrices: Tensor, places: Tensor | None) -> Tensor:

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sttau.engine.derivatives import first_order
 from sttau.engine.launch import launch
 from sttau.engine.path_sum.triton_common import ANY_INTEGER, padded
 from sttau.engine.recurrence.reference import Weights
@@ -322,6 +323,7 @@ def _save(ctx, inputs, output) -> None:
     ctx.save_for_backward(*inputs, output)
 
 
+@first_order
 def _gradients(ctx, grad, operator=_backward_operator):
     *given, rows = ctx.saved_tensors
     grad_inputs, grad_weight, grad_bias, *others = operator(grad, rows, *given, ctx.needs_input_grad[0])
@@ -347,7 +349,6 @@ class _TransitionRows(torch.autograd.Function):
         return rows
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
         return _gradients(ctx, grad, _transition_rows_backward)
 

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sttau.engine.derivatives import first_order
 from sttau.engine.launch import launch
 from sttau.engine.path_sum.triton_common import ANY_INTEGER, padded
 from sttau.engine.path_sum.triton_table import table_gradient
@@ -308,6 +309,7 @@ def _save(ctx, inputs, output) -> None:
     ctx.save_for_backward(*inputs[1:], *output)
 
 
+@first_order
 def _gradients(ctx, grad, _, operator=_backward_operator):
     return *operator(grad, *ctx.saved_tensors), None, None
 
@@ -326,7 +328,6 @@ class _StateDistribution(torch.autograd.Function):
         return results
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, grad, unused):
         return _gradients(ctx, grad, unused, _state_distribution_backward)
 

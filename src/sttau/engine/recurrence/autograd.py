@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sttau.engine import backend
 from sttau.engine.constants import cached_constant
+from sttau.engine.derivatives import check_first_order, first_order
 from sttau.engine.recurrence.problem import Gradients, Needs, Problem, Results
 
 
@@ -74,7 +75,7 @@ class _Plain(torch.autograd.Function):
         return results[:3]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         weight, *tensors = ctx.saved_tensors
         alpha, *saved = tensors[_TENSORS:]
@@ -120,6 +121,7 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    check_first_order()
     needs = Needs(ctx.needs_input_grad[0], ctx.needs_input_grad[9])
     given = [*ctx.given, True, True, True, True, *(grad is not None for grad in grads[:3])]
     tensors = [*ctx.saved_tensors, *(grad.contiguous() for grad in grads[:3] if grad is not None)]

@@ -115,10 +115,15 @@ def _tokens(index: Tensor, embedding: Tensor, engine: str) -> tuple[Tensor, Tens
     finding them would synchronize with the host, all of them (no gradients, and more tokens than vectors) or none.
     """
     if engine == "cpu":
+        flat = index.reshape(-1)
+        if not torch.compiler.is_compiling():
+            low, high = (int(end) for end in flat.aminmax())
+            if low < 0 or high >= len(embedding):
+                raise IndexError(f"token ids must be in 0 … {len(embedding) - 1}, got {low} … {high}")
         occurs = torch.zeros(len(embedding), dtype=torch.bool)
-        occurs[index.reshape(-1)] = True
+        occurs[flat] = True
         place = occurs.cumsum(0) - 1
-        return embedding[occurs.nonzero()[:, 0]], place[index]
+        return embedding[occurs.nonzero()[:, 0]], place.index_select(0, flat).view(index.shape)  # no negative ids
     if index.numel() > len(embedding) and not torch.is_grad_enabled():
         return embedding, index
     return F.embedding(index, embedding), None
