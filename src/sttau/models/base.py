@@ -18,6 +18,7 @@ from sttau.data import Described
 from sttau.engine import Noise, Readout, path_sum
 from sttau.layers import LAYERS, FiniteStateRNN, LayerMode, RecurrentLayer, as_layer
 from sttau.models.criterion import Criterion, weighted_mean
+from sttau.models.hooks import is_changed
 from sttau.models.metadata import Metadata
 from sttau.models.predictor import Predictor
 from sttau.models.preprocessing import Preprocessing
@@ -224,7 +225,7 @@ class SequenceModel(Predictor):
             return None
         if type(embedding) is not nn.Embedding or embedding.scale_grad_by_freq or embedding.sparse:
             return None
-        if _is_changed(embedding):
+        if is_changed(embedding):
             return None
         if embedding.padding_idx is not None and torch.is_grad_enabled():  # its vector must stay as it is
             return None
@@ -243,7 +244,7 @@ class SequenceModel(Predictor):
         places: Tensor | None = None
         if self.embedding is None:
             first, table = layer.chain(inputs, lengths)
-        elif _is_changed(self.embedding):
+        elif is_changed(self.embedding):
             vectors = self.embedding(inputs)
             if self.training and self.dropout:
                 kept = F.dropout(torch.ones_like(self.embedding.weight), self.dropout)
@@ -341,9 +342,3 @@ class SequenceModel(Predictor):
             "dtype": str(self.dtype).removeprefix("torch."),
             "data": self._metadata.config(),
         }
-
-
-def _is_changed(module: nn.Module) -> bool:
-    """Whether a module has hooks, or a ``forward`` of its own instead of its class's."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sttau.engine import stacked
 from sttau.models import Predictor, SequenceClassifier
+from sttau.models.hooks import is_changed
 from sttau.training.batches import Batch
 from sttau.training.streams import StreamPool
 
@@ -40,15 +41,9 @@ def stack_key(model: Predictor) -> Hashable | None:
     embedding = None if model.embedding is None else tuple(model.embedding.weight.shape)
     if model.embedding is not None and type(model.embedding) is not nn.Embedding:
         return None
-    if any(_is_changed(module) for module in model.modules()):
+    if any(is_changed(module) for module in model.modules()):
         return None
     return layer.input_size, layer.hidden_size, embedding, layer.dtype, layer.device
-
-
-def _is_changed(module: nn.Module) -> bool:
-    """Whether a module has hooks, or a function of its own instead of a method of its class."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
 
 
 def stacked_losses(
