@@ -72,5 +72,5 @@ def test_methods_have_it_as_a_setting() -> None:
     layer = build("st-tau", task, settings, digits, seed=0).layer
     assert isinstance(layer, FiniteStateRNN)
     assert _slopes(layer)[:3].tolist() == pytest.approx([2.0] * 3, rel=1e-4)
-    with pytest.raises(TypeError, match="layer must have states"):
+    with pytest.raises(ValueError, match="layer must have states"):
         build("lstm", task, {"cell": "lstm", "hidden_size": 4, "gain": 1.0}, digits, seed=0)
