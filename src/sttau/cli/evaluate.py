@@ -14,6 +14,10 @@ from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
 def evaluate(
     model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="Table with the columns of the training data, including targets.")],
+    target: Annotated[str | None, typer.Option(help="Column of the target; as in training by default.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of the series id; as in training by default.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column that orders the rows; as in training by default.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts; as in training by default.")] = None,
     samples: SamplesOption = 10,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
@@ -28,7 +32,7 @@ def evaluate(
     device = choose_device(device)
     with plain_errors():
         loaded = load_model(model, device)
-        found = read(data, like=loaded)
+        found = read(data, like=loaded, target=target, id=id, time=time, text=text)
         print_line(found.summary())
         result = run(loaded, found, samples, seed)
     header, rows = result.table()
