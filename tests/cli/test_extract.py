@@ -148,6 +148,9 @@ def test_an_automaton_in_a_file_is_compared_and_converted(tmp_path: Path) -> Non
     assert "DFA of 3 states over a b" in shown.output
     assert (tmp_path / "pairs.dot").read_text().startswith("digraph")
     check_failure(invoke("extract", file, "--out", file), "pairs.json would overwrite what is read", 2)
+    (truth := tmp_path / "truth.json").write_bytes(file.read_bytes())
+    both = invoke("extract", file, "--against", truth, "--out", truth)
+    check_failure(both, "truth.json would overwrite what is read", 2)
     other = invoke("extract", file, "--against", "(ba)*")
     assert other.exit_code == 1
     assert "different" in other.output

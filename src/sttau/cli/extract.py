@@ -66,8 +66,9 @@ def extract(
     methods = _methods(method, relaxed)
     if relaxed and not start:
         usage_error("--relaxed needs a start token: name it with --start")
+    read = model / MODEL_FILE if model.is_dir() else model
     for path in out or ():
-        check_output(path, model / MODEL_FILE if model.is_dir() else model)
+        check_output(path, read, against if against.endswith(SUFFIXES) else None)
     with plain_errors():
         for path in out or ():
             check_ending(path)

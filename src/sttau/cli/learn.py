@@ -46,11 +46,12 @@ def learn(
     """
     from sttau.automata import compare
     from sttau.automata import learn as learn_language
+    from sttau.automata.exchange.files import SUFFIXES
     from sttau.data.strings import parse_strings, read_strings
     from sttau.plotting.automaton import check_ending, write_automaton
 
     for path in out:
-        check_output(path, strings, validation)
+        check_output(path, strings, validation, against if against.endswith(SUFFIXES) else None)
     set_threads(threads)
     with plain_errors():
         for path in out:
