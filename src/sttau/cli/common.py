@@ -16,7 +16,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_args
 
 import typer
 from rich.console import Console, RenderableType
@@ -302,7 +302,9 @@ def split_names(given: list[str] | None) -> list[str] | None:
 
 def choose_layout(layout: str | None, wide: bool) -> str | None:
     """Return the layout of a table that ``--layout`` or ``--wide`` names."""
-    layouts = ("long", "wide", "text", "strings")
+    from sttau.data.schema import Layout
+
+    layouts = get_args(Layout)
     if layout is not None and layout not in layouts:
         usage_error(f"--layout must be one of {', '.join(layouts)}, got {layout!r}")
     if wide and layout not in (None, "wide"):

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sttau.cli.common import check_output, plain_errors, print_line, usage_error
-from sttau.cli.model_files import ModelArgument, SamplesOption, load_model
-from sttau.files import MODEL_FILE
+from sttau.cli.model_files import ModelArgument, SamplesOption, load_model, model_path
 
 FORMATS = ("onnx", "c", "js", "json", "npz", "hub")
 
@@ -32,7 +31,7 @@ def export(
     chosen = to or out.suffix.lstrip(".")
     if chosen not in FORMATS:
         usage_error(f"--to must be one of {', '.join(FORMATS)}, got {chosen!r}")
-    check_output(out, model / MODEL_FILE if model.is_dir() else model)
+    check_output(out, model_path(model))
     from sttau import automata, export, hub
 
     with plain_errors():

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 import typer
 
 from sttau.cli.common import check_output, plain_errors, print_line, usage_error
-from sttau.cli.model_files import language, load_model
-from sttau.files import MODEL_FILE
+from sttau.cli.model_files import language, load_model, model_path
 
 if TYPE_CHECKING:
     from automata.fa.dfa import DFA
@@ -66,9 +65,8 @@ def extract(
     methods = _methods(method, relaxed)
     if relaxed and not start:
         usage_error("--relaxed needs a start token: name it with --start")
-    read = model / MODEL_FILE if model.is_dir() else model
     for path in out or ():
-        check_output(path, read, against if against.endswith(SUFFIXES) else None)
+        check_output(path, model_path(model), against if against.endswith(SUFFIXES) else None)
     with plain_errors():
         for path in out or ():
             check_ending(path)

@@ -32,11 +32,16 @@ ModelArgument = Annotated[Path, typer.Argument(help="Folder of sttau train, or a
 SamplesOption = Annotated[int, typer.Option(min=1, max=100_000, help="Monte Carlo samples per member.")]
 
 
+def model_path(path: Path) -> Path:
+    """Return the model file of a folder of ``sttau train``, or the file itself."""
+    return path / MODEL_FILE if path.is_dir() else path
+
+
 def load_model(path: Path, device: str) -> Any:
     """Load the model of a folder, or a model file."""
     from sttau import load
 
-    return load(path / MODEL_FILE if path.is_dir() else path, device)
+    return load(model_path(path), device)
 
 
 def parse_settings(given: list[str]) -> dict[str, Any]:

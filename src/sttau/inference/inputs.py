@@ -105,8 +105,9 @@ def _check_names(model: Predictor, data: SequenceDataset) -> None:
 
 def _check_places(model: Predictor, data: SequenceDataset, what: str, own: Sequence[str], known: Sequence[str]) -> None:
     """Raise where numbers do not stand for the same names; data may lack the last ones, or have numbers as names."""
-    numbers = tuple(map(str, range(max(len(own), len(known)))))
-    if any(tuple(names) == numbers[: len(names)] for names in (own, known)) or tuple(known[: len(own)]) == tuple(own):
+    if tuple(known[: len(own)]) == tuple(own):
+        return
+    if any(list(names) == list(map(str, range(len(names)))) for names in (own, known)):
         return
     place = next((n for n, (one, other) in enumerate(zip(own, known, strict=False)) if one != other), len(known))
     before = repr(known[place]) if place < len(known) else "nothing"

@@ -8,6 +8,7 @@ from typing import Any
 from scipy.stats import loguniform, uniform
 from sklearn.model_selection import ParameterSampler
 
+_EVERYWHERE = {"training.schedule": ["constant", "cosine"], "training.average": [0.99, 0.998, 0.999]}
 #: Values of each data set that are drawn, by the path of their name; widths, batches and the number of updates are
 #: those of the network, so that all trials cost the same.
 SPACES: Mapping[str, Mapping[str, Any]] = {
@@ -16,9 +17,8 @@ SPACES: Mapping[str, Mapping[str, Any]] = {
         "settings.model.dropout": uniform(0.0, 0.4),
         "settings.model.input_noise": uniform(0.0, 0.15),
         "training.learning_rate": loguniform(0.001, 0.03),
-        "training.schedule": ["constant", "cosine"],
         "training.weight_decay": loguniform(0.0001, 0.1),
-        "training.average": [0.99, 0.998, 0.999],
+        **_EVERYWHERE,
     },
     "imdb": {
         "settings.memory": [10, 100, 300, 1000],
@@ -26,9 +26,8 @@ SPACES: Mapping[str, Mapping[str, Any]] = {
         "settings.model.dropout": uniform(0.0, 0.7),
         "settings.model.word_dropout": uniform(0.0, 0.5),
         "training.learning_rate": loguniform(0.0005, 0.01),
-        "training.schedule": ["constant", "cosine"],
         "training.weight_decay": loguniform(0.001, 0.5),
-        "training.average": [0.99, 0.998, 0.999],
+        **_EVERYWHERE,
     },
 }
 #: And of one method alone, by the name of the method.
